@@ -1,0 +1,1 @@
+"""The moving parts of the relayer: shifts, listener, chain access, devnet."""
