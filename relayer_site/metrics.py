@@ -1,0 +1,115 @@
+"""Prometheus: exchange counters of all web workers, and gauges read from the database at scrape time.
+
+Counters live in files shared by the worker processes (PROMETHEUS_MULTIPROC_DIR, set before Python starts), so any
+worker's answer holds the sum. The gauges come from `relayer_site.metrics_sql`. Label values are taken from closed
+lists only: no address, id or raw path ever becomes a label (style_and_ecosystem B.6; names of fhevm_http 15.5).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+ENDPOINTS: Final = frozenset(
+    f"/{name}"
+    for name in [
+        "input-proof",
+        "public-decrypt",
+        "user-decrypt",
+        "delegated-user-decrypt",
+        "keyurl",
+        "payment-intents",
+        "envelopes",
+        "usage",
+        "requests",
+        "webhooks",
+    ]
+)
+OPERATIONS: Final = frozenset({"/liveness", "/healthz", "/version", "/metrics", "/docs", "/openapi.json"})
+VERSIONS: Final = frozenset({"v1", "v2", "v3"})
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+UNKNOWN: Final = "unknown"
+OTHER: Final = "other"
+SDK_NAME: Final = "@zama-fhe/relayer-sdk"
+SDK_VERSIONS: Final = frozenset({"0.4", "0.5"})
+SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+_MAJOR_MINOR = re.compile(r"(\d{1,3}\.\d{1,3})(?:[.\-+].*)?")
+
+requests_total = Counter(
+    "relayer_http_requests_total",
+    "HTTP requests received",
+    ("endpoint", "method", "version", "relayer_sdk_name", "relayer_sdk_version"),
+)
+responses_total = Counter(
+    "relayer_http_responses_total", "HTTP responses sent", ("endpoint", "method", "version", "status")
+)
+request_seconds = Histogram(
+    "relayer_http_request_duration_seconds",
+    "Time from the first middleware to the response",
+    ("endpoint", "method", "version"),
+    buckets=SECONDS,
+)
+
+
+def endpoint_of(path: str, method: str) -> tuple[str, str]:
+    """Return the (endpoint, version) labels of a path; everything not on the lists is ``other``.
+
+    A GET on the delegated route counts as ``/user-decrypt``: both read the same rows.
+    """
+    parts = path.split("/", 3)
+    if len(parts) >= 3 and parts[1] in VERSIONS:
+        endpoint = f"/{parts[2]}"
+        if endpoint in ENDPOINTS:
+            if endpoint == "/delegated-user-decrypt" and method != "POST":
+                endpoint = "/user-decrypt"
+            return endpoint, parts[1]
+        return OTHER, parts[1]
+    if path in OPERATIONS:
+        return path, "none"
+    return ("/admin" if path.startswith("/admin") else OTHER), "none"
+
+
+def sdk_of(name: str, version: str) -> tuple[str, str]:
+    """Return the SDK labels of the two zama-sdk headers, ``unknown`` for what is not on the lists."""
+    if name != SDK_NAME:
+        return UNKNOWN, UNKNOWN
+    match = _MAJOR_MINOR.fullmatch(version)
+    short = match.group(1) if match else UNKNOWN
+    return SDK_NAME, short if short in SDK_VERSIONS else UNKNOWN
+
+
+def observe_exchange(request: HttpRequest, status: int, seconds: float) -> None:
+    """Count one finished exchange."""
+    method = request.method if request.method in METHODS else OTHER
+    endpoint, version = endpoint_of(request.path, method)
+    sdk = sdk_of(request.META.get("HTTP_ZAMA_SDK_NAME", ""), request.META.get("HTTP_ZAMA_SDK_VERSION", ""))
+    requests_total.labels(endpoint, method, version, *sdk).inc()
+    responses_total.labels(endpoint, method, version, str(status)).inc()
+    request_seconds.labels(endpoint, method, version).observe(seconds)
+
+
+def scrape_registry(database: Collector) -> CollectorRegistry:
+    """Build the registry of one scrape: the counters of every process plus the gauges of the database."""
+    registry = CollectorRegistry(auto_describe=False)
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    else:
+        registry.register(REGISTRY)
+    registry.register(database)
+    return registry
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Answer a scrape with the text exposition format."""
+    from relayer_site.metrics_sql import DATABASE  # the counters above must not need the database layer
+
+    return HttpResponse(generate_latest(scrape_registry(DATABASE)), content_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,104 @@
+-- Read-only summaries for health, metrics, the admin's first page and relayer_status. One statement each, no locks.
+-- Rows in a final state are counted apart (and cached longer): they grow without bound, the live ones do not.
+
+-- name: live_requests
+SELECT kind, status, count(*) AS rows,
+       extract(epoch FROM clock_timestamp() - min(state_entered_at))::float8 AS oldest_seconds,
+       count(*) FILTER (WHERE deadline_at < clock_timestamp()) AS overdue
+  FROM (SELECT 1 AS kind, status, state_entered_at, deadline_at FROM user_decrypt_req
+         WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
+        UNION ALL
+        SELECT 2, status, state_entered_at, deadline_at FROM public_decrypt_req
+         WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
+        UNION ALL
+        SELECT 3, status, state_entered_at, deadline_at FROM input_proof_req
+         WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')) AS live
+ GROUP BY kind, status
+ ORDER BY kind, status;
+
+-- name: final_requests
+SELECT kind, status, count(*) AS rows
+  FROM (SELECT 1 AS kind, status FROM user_decrypt_req WHERE status IN ('completed','timed_out','failure')
+        UNION ALL
+        SELECT 2, status FROM public_decrypt_req WHERE status IN ('completed','timed_out','failure')
+        UNION ALL
+        SELECT 3, status FROM input_proof_req WHERE status IN ('completed','timed_out','failure')) AS ended
+ GROUP BY kind, status
+ ORDER BY kind, status;
+
+-- name: queue_depths
+SELECT queue, kind, count(*) AS jobs,
+       count(*) FILTER (WHERE leased_by IS NOT NULL AND visible_at > clock_timestamp()) AS leased,
+       count(*) FILTER (WHERE visible_at <= clock_timestamp()) AS visible,
+       extract(epoch FROM clock_timestamp() - min(visible_at) FILTER (WHERE visible_at <= clock_timestamp()))::float8
+         AS oldest_visible_seconds,
+       max(attempt)::int AS highest_attempt
+  FROM queue_job
+ GROUP BY queue, kind
+ ORDER BY queue, kind;
+
+-- name: leases
+SELECT resource, instance, epoch, extract(epoch FROM lease_until - clock_timestamp())::float8 AS seconds_left,
+       extract(epoch FROM clock_timestamp() - acquired_at)::float8 AS held_seconds, how
+  FROM exec_lease
+ ORDER BY resource;
+
+-- name: listeners
+SELECT s.source_id, s.name, s.chain_id, s.start_block, c.block,
+       extract(epoch FROM clock_timestamp() - c.updated_at)::float8 AS cursor_age_seconds,
+       extract(epoch FROM clock_timestamp() - b.turn_at)::float8 AS turn_age_seconds,
+       extract(epoch FROM l.lease_until - clock_timestamp())::float8 AS lease_seconds_left,
+       l.instance, s.halted
+  FROM envelope_source s
+  LEFT JOIN chain_cursor c ON c.source_id = s.source_id
+  LEFT JOIN exec_lease l ON l.resource = 'listener:' || s.source_id
+  LEFT JOIN worker_beat b ON b.resource = 'listener:' || s.source_id
+ ORDER BY s.source_id;
+
+-- name: beats
+SELECT resource, instance, extract(epoch FROM clock_timestamp() - at)::float8 AS beat_age_seconds,
+       extract(epoch FROM clock_timestamp() - turn_at)::float8 AS turn_age_seconds, pid, host
+  FROM worker_beat
+ ORDER BY resource;
+
+-- name: signers
+SELECT s.id, s.chain_id, s.address, s.status, s.next_nonce, s.chain_nonce_latest, s.max_inflight,
+       s.balance_wei, s.fee_balance, s.fee_allowance,
+       extract(epoch FROM clock_timestamp() - s.last_synced_at)::float8 AS synced_seconds_ago,
+       (SELECT count(*) FROM nonce_slot n WHERE n.signer_id = s.id AND n.state IN ('signed','live')) AS open_slots,
+       l.instance AS owner
+  FROM signer s
+  LEFT JOIN exec_lease l ON l.lease_until > clock_timestamp()
+                        AND l.resource = 'signer:' || s.chain_id || ':0x' || encode(s.address, 'hex')
+ ORDER BY s.id;
+
+-- name: open_attempts
+SELECT state, count(*) AS rows, extract(epoch FROM clock_timestamp() - min(prepared_at))::float8 AS oldest_seconds
+  FROM tx_attempt
+ WHERE state IN ('prepared','unknown','accepted')
+ GROUP BY state
+ ORDER BY state;
+
+-- name: open_reviews
+SELECT kind, reason_code, count(*) AS rows, extract(epoch FROM clock_timestamp() - min(opened_at))::float8 AS oldest_seconds
+  FROM review_case
+ WHERE status = 'open'
+ GROUP BY kind, reason_code
+ ORDER BY kind, reason_code;
+
+-- name: waiting_commands
+SELECT kind, state, count(*) AS rows, extract(epoch FROM clock_timestamp() - min(created_at))::float8 AS oldest_seconds
+  FROM command
+ WHERE state <> 'consumed'
+ GROUP BY kind, state
+ ORDER BY kind, state;
+
+-- name: dead_envelopes
+SELECT consumer, source_id, count(*) AS rows
+  FROM dead_envelope
+ WHERE resolved_at IS NULL
+ GROUP BY consumer, source_id
+ ORDER BY consumer, source_id;
+
+-- name: database_answers
+SELECT 1 AS one;
