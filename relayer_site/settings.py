@@ -1,0 +1,253 @@
+"""Django settings of the relayer. Every value has a default that works; production sets the environment (docs/settings.md)."""
+
+from __future__ import annotations
+
+import os
+import socket
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from relayer_site import env
+from relayer_site.embedded import EmbeddedPostgres
+from relayer_site.logging import logging_config
+
+BASE_DIR = env.ROOT
+RELAYER_VAR = env.VAR
+RELAYER_ROLE = env.text("RELAYER_ROLE", "maintenance")
+
+# --- Django ---------------------------------------------------------------------------------------------------------------------------
+
+SECRET_KEY = env.text("SECRET_KEY") or env.kept_secret(RELAYER_VAR / "secret_key")
+DEBUG = env.flag("DEBUG", False)
+ALLOWED_HOSTS = env.items("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.items("CSRF_TRUSTED_ORIGINS", [])
+ROOT_URLCONF = "relayer_site.urls"
+WSGI_APPLICATION = "relayer_site.wsgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+LANGUAGE_CODE = "en"
+
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_q",
+    "django_prometheus",
+    "requests_app",
+    "workers",
+]
+
+MIDDLEWARE = [
+    "relayer_site.middleware.EdgeMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+
+# --- Static files: served by whitenoise, from the packages themselves unless `collectstatic` has been run for production ---------------
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "relayer_site" / "static"] if (BASE_DIR / "relayer_site" / "static").is_dir() else []
+STATIC_MANIFEST = env.flag("STATIC_MANIFEST", False)
+WHITENOISE_USE_FINDERS = not STATIC_MANIFEST
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_MANIFEST
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+# --- Transport security: on by one switch, because the devnet and a TLS-terminating proxy speak plain HTTP to us -----------------------
+
+BEHIND_TLS = env.flag("BEHIND_TLS", False)
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_TLS else None
+SECURE_SSL_REDIRECT = BEHIND_TLS
+SECURE_REDIRECT_EXEMPT = [r"^(liveness|healthz|version|metrics)$"]
+SECURE_HSTS_SECONDS = env.number("SECURE_HSTS_SECONDS", 31_536_000 if BEHIND_TLS else 0)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = BEHIND_TLS
+SECURE_HSTS_PRELOAD = BEHIND_TLS
+SESSION_COOKIE_SECURE = BEHIND_TLS
+CSRF_COOKIE_SECURE = BEHIND_TLS
+SESSION_COOKIE_HTTPONLY = True
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+DATA_UPLOAD_MAX_MEMORY_SIZE = env.number("MAX_BODY_BYTES", 10 * 1024 * 1024)
+
+# --- Database: DATABASE_URL, or the embedded server ------------------------------------------------------------------------------------
+
+# Per role (design 5.1 no. 8). A worker's idle_in_transaction limit is below the lease: a stopped holder must let its rows go.
+DATABASE_ROLE_OPTIONS = {
+    "web": {"statement_timeout": "5s", "idle_in_transaction_session_timeout": "10s", "lock_timeout": "2s"},
+    "worker": {"statement_timeout": "10s", "idle_in_transaction_session_timeout": "5s", "lock_timeout": "2s"},
+    "maintenance": {},
+}
+DATABASE_URL = env.text("DATABASE_URL")
+
+
+def _database() -> dict[str, Any]:
+    database: dict[str, Any] = dict(env.env.db_url_config(DATABASE_URL or EmbeddedPostgres(RELAYER_VAR).url()))
+    database["ENGINE"] = "django.db.backends.postgresql" if DATABASE_URL else "relayer_site.postgres"
+    limits = " ".join(f"-c {name}={value}" for name, value in DATABASE_ROLE_OPTIONS[RELAYER_ROLE].items())
+    given = dict(database.get("OPTIONS", {}))
+    database["HOST"] = given.pop("host", database.get("HOST", ""))  # a socket directory comes as ?host=
+    options = {**given, "application_name": f"relayer-{RELAYER_ROLE}", "connect_timeout": 5}
+    options.update(keepalives_idle=5, keepalives_interval=2, keepalives_count=3)
+    if limits:
+        options["options"] = limits
+    if RELAYER_ROLE == "web":
+        # Only the web role pools: under a q2 cluster the pool's sockets would be shared by forked processes.
+        options["pool"] = {"min_size": 2, "max_size": env.number("WEB_POOL_SIZE", 20), "timeout": 5, "max_idle": 300}
+        return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
+    return {**database, "CONN_MAX_AGE": 300, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
+
+
+DATABASES = {"default": _database()}
+
+# --- django-q2: carries the shifts and the clock, never the work itself ----------------------------------------------------------------
+
+SHIFT_SECONDS = env.seconds("SHIFT_SECONDS", 50)
+SHIFT_SLOTS = env.number("SHIFT_SLOTS", 2)
+_TIMEOUT = int(SHIFT_SECONDS) + 15
+Q_CLUSTER: dict[str, Any] = {
+    "name": "relayer",  # the signing salt of every task: fixed for ever
+    "orm": "default",
+    "broker_class": "workers.cluster.broker.SurvivingOrm",
+    "workers": SHIFT_SLOTS + 1,
+    "timeout": _TIMEOUT,
+    "retry": max(180, 2 * _TIMEOUT),
+    "poll": 0.1,
+    "queue_limit": 4,
+    "bulk": 1,
+    "guard_cycle": 0.5,
+    "recycle": 50,
+    "save_limit": -1,
+    "catch_up": False,
+    "ack_failures": True,
+    "max_attempts": 1,
+    "ALT_CLUSTERS": {},
+}
+# Each process group has its own queue key (Q_CLUSTER_NAME=settle-<host>-<n>); q2 looks its name up here.
+if os.environ.get("Q_CLUSTER_NAME"):
+    Q_CLUSTER["ALT_CLUSTERS"] = {os.environ["Q_CLUSTER_NAME"]: {}}
+
+# --- The relayer -----------------------------------------------------------------------------------------------------------------------
+
+RELAYER_DEPLOYMENT = Path(env.text("RELAYER_DEPLOYMENT") or RELAYER_VAR / "devnet" / "deployment.json")
+_deployment = env.deployment(RELAYER_DEPLOYMENT)
+_gateway: dict[str, Any] = _deployment.get("gateway", {})
+_hosts: list[dict[str, Any]] = _deployment.get("host_chains", [])
+
+GATEWAY_CHAIN_ID = env.number("GATEWAY_CHAIN_ID", int(_gateway.get("chain_id", 0)))
+GATEWAY_RPC_URLS = env.items("GATEWAY_RPC_URLS", _gateway.get("rpc_urls", []))
+DECRYPTION_ADDRESS = env.text("DECRYPTION_ADDRESS", _gateway.get("decryption", ""))
+INPUT_VERIFICATION_ADDRESS = env.text("INPUT_VERIFICATION_ADDRESS", _gateway.get("input_verification", ""))
+FEE_TOKEN_ADDRESS = env.text("FEE_TOKEN_ADDRESS", _gateway.get("fee_token", ""))
+GATEWAY_START_BLOCK = env.number("GATEWAY_START_BLOCK", int(_gateway.get("start_block", 0)))
+GATEWAY_SIGNER_KEYS = env.items("GATEWAY_SIGNER_KEYS", _deployment.get("relayer_signer_keys", []))
+HOST_CHAINS: list[dict[str, Any]] = env.document(
+    "HOST_CHAINS",
+    [
+        {
+            "chain_id": host["chain_id"],
+            "url": host["rpc_url"],
+            "acl_address": host["acl"],
+            "protocol_config_address": host.get("protocol_config"),
+            "kms_generation_address": host.get("kms_generation"),
+        }
+        for host in _hosts
+    ],
+)
+PROTOCOL_CONFIG_ADDRESS = env.text(
+    "PROTOCOL_CONFIG_ADDRESS", (_hosts[0].get("protocol_config") or "") if _hosts else ""
+)
+KMS_GENERATION_ADDRESS = env.text("KMS_GENERATION_ADDRESS", (_hosts[0].get("kms_generation") or "") if _hosts else "")
+USER_DECRYPT_SHARES_THRESHOLD = env.number("USER_DECRYPT_SHARES_THRESHOLD", int(_deployment.get("kms_threshold", 9)))
+
+API_AUTH = env.text("API_AUTH", "required")
+API_PORT = env.number("API_PORT", 8000)
+
+QUEUE_CAPACITY = env.number("QUEUE_CAPACITY", 11_000)
+QUEUE_SAFETY_MARGIN = env.number("QUEUE_SAFETY_MARGIN", 1_000)
+
+LEASE_SECONDS = env.seconds("LEASE_SECONDS", 10)
+JOB_LEASE_SECONDS = env.seconds("JOB_LEASE_SECONDS", 30)
+SHIFT_POLL_SECONDS = env.seconds("SHIFT_POLL_SECONDS", 0.05)
+LISTENER_POLL_SECONDS = env.seconds("LISTENER_POLL_SECONDS", 0.1)
+READINESS_INTERVAL_SECONDS = env.seconds("READINESS_INTERVAL_SECONDS", 3)
+RPC_TIMEOUT_SECONDS = env.seconds("RPC_TIMEOUT_SECONDS", 10)
+
+QUEUED_DEADLINE_SECONDS = env.seconds("QUEUED_DEADLINE_SECONDS", 1800)
+PROCESSING_DEADLINE_SECONDS = env.seconds("PROCESSING_DEADLINE_SECONDS", 1800)
+IN_FLIGHT_DEADLINE_SECONDS = env.seconds("IN_FLIGHT_DEADLINE_SECONDS", 600)
+RESPONSE_DEADLINE_SECONDS = env.seconds("RESPONSE_DEADLINE_SECONDS", 1800)
+
+BEAT_STALE_SECONDS = env.seconds("BEAT_STALE_SECONDS", 4.5)
+HOST_NAME = env.text("RELAYER_HOST_NAME", socket.gethostname())
+
+# --- API, documentation, console, logging: owned by their own modules ------------------------------------------------------------------
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Gateway relayer",
+    "VERSION": "1.0.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+
+LOGGING = logging_config(
+    env.text("LOG_LEVEL", "INFO"),
+    secrets=[SECRET_KEY, *GATEWAY_SIGNER_KEYS],
+)
+
+if find_spec("relayer_site.console"):
+    from relayer_site.console import UNFOLD  # noqa: F401

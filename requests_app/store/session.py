@@ -1,0 +1,105 @@
+"""Connections and the three ways to run a named statement.
+
+Every store function takes a psycopg connection first. A worker opens its own with `connect`; the web and the admin use
+the one under Django's default alias. Both run the same statements with server-side binding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar, cast
+
+import psycopg
+from django.conf import settings
+from django.db import connections
+from psycopg.rows import namedtuple_row
+
+from requests_app import sql
+
+Row = Any  # a named tuple whose fields are the statement's columns
+Params = Mapping[str, Any]
+Role = Literal["worker", "maintenance"]
+_NONE: Final[Params] = {}
+
+# Design 5.1.8. A holder stopped inside a fenced transaction must let go before its lease can be taken over.
+_TIMEOUTS: dict[Role, dict[str, str]] = {
+    "worker": {
+        "statement_timeout": "10s",
+        "lock_timeout": "2s",
+        "idle_in_transaction_session_timeout": "5s",
+    },
+    "maintenance": {
+        "statement_timeout": "0",
+        "lock_timeout": "200ms",
+        "idle_in_transaction_session_timeout": "5s",
+    },
+}
+
+
+def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]:
+    """A new autocommit connection to the default database with the role's timeouts.
+
+    Dead peers are noticed by TCP keepalives within about 6 s. Raises psycopg.OperationalError when unreachable.
+    """
+    target = settings.DATABASES["default"]
+    connections["default"].get_connection_params()  # starts the embedded server when that is the database
+    options = " ".join(f"-c {key}={value}" for key, value in {**_TIMEOUTS[role], "jit": "off"}.items())
+    parameters: dict[str, Any] = {
+        "dbname": connections["default"].settings_dict["NAME"],
+        "user": target.get("USER") or None,
+        "password": target.get("PASSWORD") or None,
+        "host": target.get("HOST") or None,
+        "port": target.get("PORT") or None,
+        "application_name": f"relayer-{name or role}"[:63],
+        "options": options,
+        "connect_timeout": 5,
+        "keepalives_idle": 2,
+        "keepalives_interval": 2,
+        "keepalives_count": 2,
+    }
+    return psycopg.connect(
+        autocommit=True,
+        prepare_threshold=1,
+        **{key: value for key, value in parameters.items() if value is not None},
+    )
+
+
+def web_connection() -> psycopg.Connection[Any]:
+    """The psycopg connection under Django's default alias, inside whatever `atomic()` holds."""
+    django_connection = connections["default"]
+    django_connection.ensure_connection()
+    return cast("psycopg.Connection[Any]", django_connection.connection)
+
+
+def fetch_all(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> list[Row]:
+    """All rows of a named statement, as named tuples."""
+    with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
+        return list(cursor.execute(sql.statement(topic, name, **parts), params).fetchall())
+
+
+def fetch_one(
+    conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str
+) -> Row | None:
+    """The first row of a named statement, or None."""
+    with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
+        return cursor.execute(sql.statement(topic, name, **parts), params).fetchone()
+
+
+def run(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> int:
+    """Run a named statement that returns no rows: how many rows it touched. The caller checks the count."""
+    with psycopg.Cursor(conn) as cursor:
+        return cursor.execute(sql.statement(topic, name, **parts), params).rowcount
+
+
+T = TypeVar("T")
+
+
+def retry_serialization(work: Callable[[], T], attempts: int = 3) -> T:
+    """Run database-only work again after a serialization failure or a dead-lock, at most `attempts` times."""
+    for attempt in range(attempts):
+        try:
+            return work()
+        except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected):
+            if attempt == attempts - 1:
+                raise
+    raise AssertionError("unreachable")
