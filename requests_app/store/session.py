@@ -77,12 +77,18 @@ def fetch_all(conn: psycopg.Connection[Any], topic: str, name: str, params: Para
         return list(cursor.execute(sql.statement(topic, name, **parts), params).fetchall())
 
 
-def fetch_one(
-    conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str
-) -> Row | None:
+def fetch_one(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> Row | None:
     """The first row of a named statement, or None."""
     with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
         return cursor.execute(sql.statement(topic, name, **parts), params).fetchone()
+
+
+def fetch_only(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> Row:
+    """The row of a statement that always has one. Raises LookupError when it had none, which is a defect."""
+    row = fetch_one(conn, topic, name, params, **parts)
+    if row is None:
+        raise LookupError(f"{topic}.{name} returned no row")
+    return row
 
 
 def run(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> int:

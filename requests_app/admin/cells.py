@@ -1,0 +1,212 @@
+"""How single values look on a page. Everything is escaped here; what comes out is safe HTML or plain text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from requests_app.states import Kind, Status
+
+NOTHING: Final = "–"
+TONES: Final[dict[str, str]] = {
+    # requests
+    Status.QUEUED.value: "neutral",
+    Status.PROCESSING.value: "info",
+    Status.TX_IN_FLIGHT.value: "info",
+    Status.RECEIPT_RECEIVED.value: "info",
+    Status.COMPLETED.value: "good",
+    Status.TIMED_OUT.value: "warn",
+    Status.FAILURE.value: "bad",
+    Status.NEEDS_REVIEW.value: "review",
+    # slots and attempts
+    "signed": "info",
+    "live": "info",
+    "prepared": "info",
+    "accepted": "info",
+    "unknown": "warn",
+    "mined": "good",
+    "final": "good",
+    "dead": "neutral",
+    "replaced": "neutral",
+    "dropped": "warn",
+    "refused": "bad",
+    # accounts, signers, commands, cases, sources
+    "active": "good",
+    "paused": "warn",
+    "blocked": "bad",
+    "disabled": "bad",
+    "pending": "info",
+    "claimed": "info",
+    "consumed": "good",
+    "open": "review",
+    "closed": "neutral",
+    "halted": "bad",
+}
+_LONG_TEXT: Final = 160
+
+
+def badge(value: str | None) -> SafeString | str:
+    """A state as a coloured label; the words carry the meaning, the colour only repeats it."""
+    if not value:
+        return NOTHING
+    return toned(value.replace("_", " "), TONES.get(value, "neutral"))
+
+
+def toned(text: str, tone: str) -> SafeString:
+    """A label in one of the tones neutral, info, good, warn, bad, review."""
+    return format_html('<span class="rl-badge rl-{}">{}</span>', tone, text)
+
+
+def as_hex(value: bytes | memoryview | None) -> str | None:
+    """0x and the bytes in hex; None stays None."""
+    return None if value is None else "0x" + bytes(value).hex()
+
+
+def code(text: str | None, keep: int = 6) -> SafeString | str:
+    """A hash, address or id: shortened in the middle, whole in the tooltip, with a button that copies it."""
+    if not text:
+        return NOTHING
+    body = text if len(text) <= 2 * keep + 5 else f"{text[: keep + 2]}…{text[-keep:]}"
+    return format_html(
+        '<span class="rl-code" title="{0}"><code>{1}</code>'
+        '<button type="button" class="rl-copy" data-copy="{0}" aria-label="Copy {0}">⧉</button></span>',
+        text,
+        body,
+    )
+
+
+def hex_code(value: bytes | memoryview | None) -> SafeString | str:
+    """Bytes as a short hash with a copy button."""
+    return code(as_hex(value))
+
+
+def uint256(value: bytes | memoryview | None) -> SafeString | str:
+    """A 32-byte id: hex like any hash, its decimal form beside it when people can read that."""
+    if value is None:
+        return NOTHING
+    number = int.from_bytes(bytes(value), "big")
+    if number < 10**12:
+        return str(number)
+    return code(as_hex(value))
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds in the two largest units that matter: 0.4 s, 12 s, 3 min 20 s, 4 h 5 min, 2 d 3 h."""
+    if seconds is None:
+        return NOTHING
+    seconds = max(0.0, float(seconds))
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for size, unit, smaller, small_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size} {unit} {rest} {small_unit}" if rest else f"{whole // size} {unit}"
+    return f"{whole} s"
+
+
+def moment(value: datetime | None) -> SafeString | str:
+    """A time in UTC; the browser adds the reader's own time to the tooltip."""
+    if value is None:
+        return NOTHING
+    utc = value.astimezone(UTC)
+    return format_html('<time class="rl-time" datetime="{}">{}</time>', utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def age(value: datetime | None) -> SafeString | str:
+    """How long ago, with the exact time in the tooltip."""
+    if value is None:
+        return NOTHING
+    utc = value.astimezone(UTC)
+    return format_html(
+        '<time class="rl-time" datetime="{}" title="{}">{}</time>',
+        utc.isoformat(),
+        f"{utc:%Y-%m-%d %H:%M:%S} UTC",
+        duration((datetime.now(UTC) - utc).total_seconds()),
+    )
+
+
+def number(value: int | None) -> str:
+    """A whole number with thin spaces between thousands."""
+    return NOTHING if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def tokens(value: Decimal | None) -> SafeString | str:
+    """An amount of 18 decimals in whole units; the exact amount in the tooltip. Above 1e12 units: in words of ten."""
+    if value is None:
+        return NOTHING
+    units = Decimal(value) / Decimal(10**18)
+    shown = f"{units:.2e}" if units >= 10**12 else f"{units:,.4f}".replace(",", "\u202f")
+    return format_html('<span class="rl-number" title="{} base units">{}</span>', int(value), shown)
+
+
+def link(text: Any, url: str) -> SafeString:
+    """A link inside the admin."""
+    return format_html('<a class="rl-link" href="{}">{}</a>', url, text)
+
+
+def stacked(parts: Iterable[Any]) -> SafeString:
+    """Values under one another in one cell."""
+    return format_html_join("", '<div class="rl-line">{}</div>', ((part,) for part in parts))
+
+
+def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:
+    """A link to the page of a request."""
+    try:
+        model = _MODELS[Kind(kind)]
+    except ValueError:
+        return f"{kind}/{subject_id}"
+    label = text or f"{Kind(kind).slug.replace('-', ' ')} #{subject_id}"
+    return link(label, reverse(f"admin:requests_app_{model}_change", args=(subject_id,)))
+
+
+_MODELS: Final = {
+    Kind.USER_DECRYPT: "userdecryptrequest",
+    Kind.PUBLIC_DECRYPT: "publicdecryptrequest",
+    Kind.INPUT_PROOF: "inputproofrequest",
+}
+
+
+def _shortened(value: Any) -> Any:
+    """The value with long texts cut, so that a ciphertext does not fill the page."""
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        size = f"{(len(value) - 2) // 2:,} bytes" if value.startswith("0x") else f"{len(value):,} characters"
+        return f"{value[:74]}…{value[-8:]} ({size})"
+    if isinstance(value, dict):
+        return {key: _shortened(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_shortened(item) for item in value]
+    return value
+
+
+def document(value: Any) -> SafeString | str:
+    """JSON, indented; long texts shortened."""
+    if value in (None, {}, []):
+        return NOTHING
+    return format_html(
+        '<pre class="rl-json" tabindex="0">{}</pre>', json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str)
+    )
+
+
+def plain(value: Any) -> SafeString | str:
+    """Any database value in the form that suits its type."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, bytes | memoryview):
+        return hex_code(value) if len(bytes(value)) <= 65 else f"{as_hex(bytes(value)[:24])}… ({len(bytes(value)):,} bytes)"
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, dict | list):
+        return document(value)
+    if isinstance(value, int):
+        return number(value)
+    return str(value)

@@ -1,0 +1,102 @@
+"""The chains and limits this process works with, read once from the settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from django.conf import settings
+
+from requests_app.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayConfig:
+    """The gateway chain. Addresses are 20 bytes, keys 32 bytes."""
+
+    chain_id: int
+    rpc_urls: tuple[str, ...]
+    decryption: bytes
+    input_verification: bytes
+    signer_keys: tuple[bytes, ...]
+    fee_token: bytes | None
+    start_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostChain:
+    """A host chain whose ciphertexts may be decrypted. Addresses are 20 bytes."""
+
+    chain_id: int
+    url: str
+    acl: bytes
+    protocol_config: bytes | None
+    kms_generation: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything about the chains, in one value."""
+
+    gateway: GatewayConfig
+    host_chains: dict[int, HostChain]
+    shares_threshold: int
+
+    @property
+    def protocol_host(self) -> HostChain | None:
+        """The host chain that carries ProtocolConfig and KMSGeneration (the first that names them)."""
+        return next((host for host in self.host_chains.values() if host.protocol_config), None)
+
+
+def address(text: str) -> bytes:
+    """20 bytes of a 0x address. Raises ConfigurationError for anything else."""
+    return _hex(text, 20, "an address")
+
+
+def private_key(text: str) -> bytes:
+    """32 bytes of a private key. The text never enters the message. Raises ConfigurationError."""
+    try:
+        return _hex(text, 32, "a private key")
+    except ConfigurationError:
+        raise ConfigurationError("a signer key is not 32 bytes of hex") from None
+
+
+def _hex(text: str, size: int, what: str) -> bytes:
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is not {what}") from None
+    if len(raw) != size:
+        raise ConfigurationError(f"{text!r} is not {what}: {len(raw)} bytes instead of {size}")
+    return raw
+
+
+def _optional(text: str | None) -> bytes | None:
+    return address(text) if text else None
+
+
+@lru_cache(maxsize=1)
+def config() -> Config:
+    """The configured chains. Raises ConfigurationError when a part is missing or malformed."""
+    if not settings.GATEWAY_RPC_URLS:
+        raise ConfigurationError("no gateway endpoint: set GATEWAY_RPC_URLS, or deploy the devnet first")
+    gateway = GatewayConfig(
+        chain_id=int(settings.GATEWAY_CHAIN_ID),
+        rpc_urls=tuple(settings.GATEWAY_RPC_URLS),
+        decryption=address(settings.DECRYPTION_ADDRESS),
+        input_verification=address(settings.INPUT_VERIFICATION_ADDRESS),
+        signer_keys=tuple(private_key(key) for key in settings.GATEWAY_SIGNER_KEYS),
+        fee_token=_optional(settings.FEE_TOKEN_ADDRESS),
+        start_block=int(settings.GATEWAY_START_BLOCK),
+    )
+    hosts = {
+        int(entry["chain_id"]): HostChain(
+            chain_id=int(entry["chain_id"]),
+            url=entry["url"],
+            acl=address(entry["acl_address"]),
+            protocol_config=_optional(entry.get("protocol_config_address")),
+            kms_generation=_optional(entry.get("kms_generation_address")),
+        )
+        for entry in settings.HOST_CHAINS
+    }
+    return Config(gateway, hosts, int(settings.USER_DECRYPT_SHARES_THRESHOLD))

@@ -1,0 +1,71 @@
+"""The durable command box: decisions that workers carry out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from django.db import models
+from django.db.models import Q
+
+from requests_app.fields import one_of, stamped, text_choices
+
+
+class CommandKind(StrEnum):
+    """What a command asks for (design 5.1.6)."""
+
+    CANCEL = "cancel"
+    HITL = "hitl"
+    PAUSE_SIGNER = "pause_signer"
+    RESUME_SIGNER = "resume_signer"
+    REDRIVE = "redrive"
+
+
+class CommandState(StrEnum):
+    """How far a command is."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    CONSUMED = "consumed"
+
+
+class Command(models.Model):
+    """Written in the transaction of the decision, consumed by exactly one holder of `resource`, never deleted."""
+
+    command_id = models.TextField(primary_key=True)
+    kind = models.TextField(choices=text_choices(CommandKind))
+    target_kind = models.SmallIntegerField()
+    target_id = models.BigIntegerField()
+    resource = models.TextField()
+    expected_status = models.TextField(null=True)
+    epoch = models.BigIntegerField(null=True)
+    payload = models.JSONField()
+    payload_hash = models.BinaryField()
+    requested_by = models.TextField()
+    created_at = stamped()
+    state = models.TextField(choices=text_choices(CommandState), db_default=CommandState.PENDING.value)
+    claimed_by = models.TextField(null=True)
+    claim_until = models.DateTimeField(null=True)
+    attempts = models.IntegerField(db_default=0)
+    consumed_at = models.DateTimeField(null=True)
+    consumer = models.TextField(null=True)
+    consumed_epoch = models.BigIntegerField(null=True)
+    outcome = models.TextField(null=True)
+    result = models.JSONField(null=True)
+
+    class Meta:
+        db_table = "command"
+        constraints = [
+            one_of("kind", [kind.value for kind in CommandKind], "command_kind_known"),
+            one_of("state", [state.value for state in CommandState], "command_state_known"),
+        ]
+        # consume_commands(): the open ones of a resource, oldest first
+        indexes = [
+            models.Index(
+                fields=["resource", "created_at", "command_id"],
+                condition=~Q(state=CommandState.CONSUMED.value),
+                name="command_open",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.command_id

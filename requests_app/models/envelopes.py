@@ -1,0 +1,151 @@
+"""The log of chain events. The partitioned tables are made by SQL; the models only read them."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from requests_app.fields import stamped
+
+
+class ChainIdentity(models.Model):
+    """The chain this database belongs to: its genesis hash at the first start. Another one is refused."""
+
+    chain_id = models.BigIntegerField(primary_key=True)
+    genesis_hash = models.BinaryField()
+    stored_at = stamped()
+
+    class Meta:
+        db_table = "chain_identity"
+        verbose_name_plural = "chain identities"
+
+
+class EnvelopeSource(models.Model):
+    """An originator: what is fetched and sealed together (one a chain and deployment)."""
+
+    source_id = models.IntegerField(primary_key=True)
+    name = models.TextField(unique=True)
+    chain_id = models.BigIntegerField()
+    start_block = models.BigIntegerField()
+    band_blocks = models.IntegerField(db_default=131072)
+    retain = models.DurationField()
+    reorg_depth = models.IntegerField(db_default=64)
+    halted = models.TextField(null=True)
+
+    class Meta:
+        db_table = "envelope_source"
+        constraints = [
+            models.CheckConstraint(condition=Q(source_id__gt=0), name="envelope_source_positive"),
+            models.CheckConstraint(condition=Q(band_blocks__gt=0), name="envelope_source_band_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ChainCursor(models.Model):
+    """The seal of a source: everything up to `block` is stored. Moves in the transaction of the events."""
+
+    source = models.OneToOneField(EnvelopeSource, on_delete=models.PROTECT, primary_key=True)
+    block = models.BigIntegerField()
+    head_hash = models.BinaryField(null=True)
+    updated_at = stamped()
+
+    class Meta:
+        db_table = "chain_cursor"
+
+
+class ConsumerCursor(models.Model):
+    """How far a consumer has applied a source: a position, block << 20 | log index."""
+
+    pk = models.CompositePrimaryKey("consumer", "source_id")
+    consumer = models.TextField()
+    source_id = models.IntegerField()
+    position = models.BigIntegerField(db_default=-1)
+    required = models.BooleanField(db_default=True)
+    updated_at = stamped()
+
+    class Meta:
+        db_table = "consumer_cursor"
+
+
+class EnvelopeBand(models.Model):
+    """A range of positions that is one partition; bands leave whole."""
+
+    pk = models.CompositePrimaryKey("source_id", "band_no")
+    source_id = models.IntegerField()
+    band_no = models.BigIntegerField()
+    lo = models.BigIntegerField()
+    hi = models.BigIntegerField()
+    state = models.TextField(db_default="open")
+    at = stamped()
+
+    class Meta:
+        db_table = "envelope_band"
+
+
+class DeadEnvelope(models.Model):
+    """An envelope that a consumer could not apply, with the reason."""
+
+    pk = models.CompositePrimaryKey("consumer", "source_id", "position")
+    consumer = models.TextField()
+    source_id = models.IntegerField()
+    position = models.BigIntegerField()
+    error_class = models.TextField()
+    error = models.TextField()
+    attempts = models.IntegerField(db_default=1)
+    retryable = models.BooleanField(db_default=False)
+    first_at = stamped()
+    resolved_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "dead_envelope"
+
+
+class EnvelopeConflict(models.Model):
+    """Two different events at one position: the chain or a node contradicts itself."""
+
+    source_id = models.IntegerField()
+    position = models.BigIntegerField()
+    have = models.BinaryField()
+    got = models.BinaryField()
+    payload = models.BinaryField()
+    at = stamped()
+
+    class Meta:
+        db_table = "envelope_conflict"
+
+
+class EnvelopeMeta(models.Model):
+    """Where and what an event was; its payload is in EnvelopeBlob, in the same bands."""
+
+    pk = models.CompositePrimaryKey("source_id", "position")
+    source_id = models.IntegerField()
+    position = models.BigIntegerField()
+    kind = models.SmallIntegerField()
+    ref = models.BinaryField(null=True)
+    contract = models.BinaryField()
+    block_hash = models.BinaryField()
+    tx_hash = models.BinaryField()
+    digest = models.BinaryField()
+    payer = models.BigIntegerField(null=True)
+    recorded_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = "envelope_meta"
+        verbose_name = "envelope"
+
+
+class EnvelopeBlob(models.Model):
+    """The canonical bytes of an event's log."""
+
+    pk = models.CompositePrimaryKey("source_id", "position")
+    source_id = models.IntegerField()
+    position = models.BigIntegerField()
+    payload = models.BinaryField()
+
+    class Meta:
+        managed = False
+        db_table = "envelope_blob"

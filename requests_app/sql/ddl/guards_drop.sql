@@ -1,0 +1,1 @@
+DROP FUNCTION refuse_change() CASCADE;

@@ -1,0 +1,201 @@
+"""The state machine of gateway requests, as data (design 2.1).
+
+Everything that depends on it is derived: SQL guards, database CHECKs, API statuses, admin actions, docs and metrics.
+Pure Python: nothing of Django is imported here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Final
+
+
+class Kind(IntEnum):
+    """What a subject is. (kind, id) names one everywhere: queue, slots, transitions, reviews."""
+
+    USER_DECRYPT = 1
+    PUBLIC_DECRYPT = 2
+    INPUT_PROOF = 3
+
+    @property
+    def table(self) -> str:
+        """The table of this kind's rows."""
+        return TABLES[self]
+
+    @property
+    def slug(self) -> str:
+        """The name in URLs, metrics and logs."""
+        return self.name.lower().replace("_", "-")
+
+
+TABLES: Final[dict[Kind, str]] = {
+    Kind.USER_DECRYPT: "user_decrypt_req",
+    Kind.PUBLIC_DECRYPT: "public_decrypt_req",
+    Kind.INPUT_PROOF: "input_proof_req",
+}
+
+
+class ReqType(StrEnum):
+    """The three forms of a user decrypt request."""
+
+    DIRECT = "user_decrypt"
+    DELEGATED = "delegated_user_decrypt"
+    UNIFIED = "unified"
+
+
+class Status(StrEnum):
+    """Where a request stands. Each value says what may happen next."""
+
+    QUEUED = "queued"  # waits until the host ACL allows it and the gateway has its ciphertexts
+    PROCESSING = "processing"  # may be sent; no signed bytes exist yet
+    TX_IN_FLIGHT = "tx_in_flight"  # signed bytes are stored; the chain has not shown them yet
+    RECEIPT_RECEIVED = "receipt_received"  # the gateway assigned a reference id; its answer is awaited
+    COMPLETED = "completed"  # the answer is stored (a rejected proof is an answer)
+    TIMED_OUT = "timed_out"  # not ready in time, or no answer after the chain was asked once more
+    FAILURE = "failure"  # denied, refused for good, or reverted on chain
+    NEEDS_REVIEW = "needs_review"  # the outcome cannot be proven: a person decides
+
+
+FINAL: Final = frozenset({Status.COMPLETED, Status.TIMED_OUT, Status.FAILURE})
+ACTIVE: Final = frozenset(set(Status) - FINAL)
+# A second POST with the same content meets a row in one of these states instead of making a new row.
+DEDUPLICATED: Final = frozenset(set(Status) - {Status.TIMED_OUT, Status.FAILURE})
+
+
+class Actor(StrEnum):
+    """Who may change a state."""
+
+    API = "api"
+    WORKER = "worker"
+    CHAIN = "chain"  # a fact read from the chain: never fenced, made idempotent by the guard
+    SWEEP = "sweep"
+    OPERATOR = "operator"
+
+
+class Fence(StrEnum):
+    """What proves that a decision is still this worker's to take."""
+
+    NONE = "none"
+    JOB = "job receipt"
+    SIGNER = "signer lease"
+    DUTY = "duty lease"
+
+
+class Verb(StrEnum):
+    """The transitions' names."""
+
+    SUBMIT = "submit"
+    ADMIT = "admit"
+    DENY = "deny"
+    EXPIRE_READINESS = "expire_readiness"
+    PREPARE_SEND = "prepare_send"
+    REFUSE = "refuse"
+    REVERT = "revert"
+    RECORD_RECEIPT = "record_receipt"
+    COMPLETE = "complete"
+    EXPIRE_RESPONSE = "expire_response"
+    ABANDON = "abandon"
+    PARK = "park"
+    CANCEL = "cancel"
+    RESEND = "resend"
+    RESUME = "resume"
+    ATTACH = "attach"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One row of the machine: from which states, to which, by whom, under which fence, writing which columns."""
+
+    verb: Verb
+    sources: frozenset[Status]
+    target: Status
+    actors: frozenset[Actor]
+    fence: Fence
+    writes: tuple[str, ...]
+    meaning: str
+
+
+def _row(
+    verb: Verb, sources: set[Status], target: Status, actors: set[Actor], fence: Fence, writes: str, meaning: str
+) -> Transition:
+    return Transition(verb, frozenset(sources), target, frozenset(actors), fence, tuple(writes.split()), meaning)
+
+
+_FAIL = "fail_label fail_detail fail_selector completed_at"
+_S, _A, _F = Status, Actor, Fence
+
+# fmt: off
+TRANSITIONS: Final[dict[Verb, Transition]] = {row.verb: row for row in (
+    _row(Verb.ADMIT, {_S.QUEUED}, _S.PROCESSING, {_A.WORKER}, _F.JOB, "deadline_at",
+         "host ACL and gateway readiness passed"),
+    _row(Verb.DENY, {_S.QUEUED}, _S.FAILURE, {_A.WORKER}, _F.JOB, _FAIL,
+         "the host ACL denied it, or the checks cannot succeed"),
+    _row(Verb.EXPIRE_READINESS, {_S.QUEUED}, _S.TIMED_OUT, {_A.WORKER, _A.SWEEP}, _F.JOB, _FAIL,
+         "the ciphertexts did not become ready before the deadline"),
+    _row(Verb.PREPARE_SEND, {_S.PROCESSING}, _S.TX_IN_FLIGHT, {_A.WORKER}, _F.SIGNER, "gw_req_tx_hash deadline_at",
+         "nonce taken and signed bytes stored, before any broadcast"),
+    _row(Verb.REFUSE, {_S.PROCESSING}, _S.FAILURE, {_A.WORKER}, _F.SIGNER, _FAIL,
+         "proven permanent refusal before signed bytes exist"),
+    _row(Verb.REVERT, {_S.TX_IN_FLIGHT, _S.NEEDS_REVIEW}, _S.FAILURE, {_A.CHAIN}, _F.NONE, _FAIL,
+         "the transaction was mined with receipt status 0"),
+    _row(Verb.RECORD_RECEIPT, {_S.TX_IN_FLIGHT, _S.NEEDS_REVIEW}, _S.RECEIPT_RECEIVED, {_A.CHAIN}, _F.NONE,
+         "gw_reference_id gw_req_tx_hash receipt_block deadline_at",
+         "the request event of one of our attempts was read from the chain"),
+    _row(Verb.COMPLETE, {_S.RECEIPT_RECEIVED}, _S.COMPLETED, {_A.CHAIN}, _F.NONE,
+         "res accepted resolved_threshold gw_response_tx_hash completed_at",
+         "the answer, or enough shares of it, was read from the chain"),
+    _row(Verb.EXPIRE_RESPONSE, {_S.RECEIPT_RECEIVED}, _S.TIMED_OUT, {_A.SWEEP}, _F.DUTY, _FAIL,
+         "no answer before the deadline, and the chain, asked once more, has none"),
+    _row(Verb.ABANDON, {_S.PROCESSING}, _S.FAILURE, {_A.SWEEP}, _F.DUTY, _FAIL,
+         "not sent before the deadline; no attempt exists"),
+    _row(Verb.PARK, {_S.PROCESSING, _S.TX_IN_FLIGHT, _S.RECEIPT_RECEIVED}, _S.NEEDS_REVIEW, {_A.WORKER, _A.SWEEP},
+         _F.DUTY, "deadline_at", "the outcome cannot be proven: a person decides"),
+    _row(Verb.CANCEL, {_S.QUEUED, _S.PROCESSING}, _S.FAILURE, {_A.API}, _F.NONE, _FAIL,
+         "the only client of the row withdrew it before any attempt"),
+    _row(Verb.RESEND, {_S.NEEDS_REVIEW}, _S.PROCESSING, {_A.OPERATOR}, _F.SIGNER, "deadline_at",
+         "the old nonce is proven dead and the chain holds no request of ours: send anew"),
+    _row(Verb.RESUME, {_S.NEEDS_REVIEW}, _S.TX_IN_FLIGHT, {_A.OPERATOR}, _F.SIGNER, "deadline_at",
+         "broadcast the stored bytes again"),
+    _row(Verb.ATTACH, {_S.NEEDS_REVIEW}, _S.RECEIPT_RECEIVED, {_A.OPERATOR}, _F.DUTY,
+         "gw_reference_id gw_req_tx_hash receipt_block deadline_at",
+         "the reviewer names the transaction that carries the request"),
+    _row(Verb.REJECT, {_S.NEEDS_REVIEW}, _S.FAILURE, {_A.OPERATOR}, _F.DUTY, _FAIL,
+         "the reviewer closes the request as failed"),
+)}
+# fmt: on
+
+INITIAL: Final[dict[Kind, Status]] = {
+    Kind.USER_DECRYPT: Status.QUEUED,
+    Kind.PUBLIC_DECRYPT: Status.QUEUED,
+    Kind.INPUT_PROOF: Status.PROCESSING,  # proofs have no readiness stage
+}
+
+# The setting that bounds each waiting state (design 5.2.2). A row in review waits for a person, not for a clock.
+DEADLINE_SETTING: Final[dict[Status, str | None]] = {
+    Status.QUEUED: "QUEUED_DEADLINE_SECONDS",
+    Status.PROCESSING: "PROCESSING_DEADLINE_SECONDS",
+    Status.TX_IN_FLIGHT: "IN_FLIGHT_DEADLINE_SECONDS",
+    Status.RECEIPT_RECEIVED: "RESPONSE_DEADLINE_SECONDS",
+    Status.NEEDS_REVIEW: None,
+}
+
+# v1 answers the row as it is (design 3.4); failures and time-outs carry their reason in the body.
+V1_HTTP_STATUS: Final[dict[Status, int]] = {
+    **dict.fromkeys(ACTIVE, 202),
+    Status.COMPLETED: 200,
+    Status.TIMED_OUT: 504,
+    Status.FAILURE: 400,
+}
+
+
+def sources(verb: Verb) -> list[str]:
+    """The states a verb may start from, as the text array its SQL guard takes."""
+    return sorted(state.value for state in TRANSITIONS[verb].sources)
+
+
+def allowed(verb: Verb, status: Status, actor: Actor) -> bool:
+    """Whether the table lets `actor` apply `verb` to a row in `status`."""
+    row = TRANSITIONS[verb]
+    return status in row.sources and actor in row.actors

@@ -1,0 +1,1 @@
+"""Typed functions over the named statements. The only package that opens cursors."""

@@ -1,0 +1,125 @@
+"""Submit a request and find it again."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import psycopg
+
+from requests_app.states import Kind
+from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
+
+# Counts stop here: a longer queue changes no answer (Retry-After is clamped long before).
+DEPTH_CAP = 20_000
+
+_EXTRA_COLUMN = {Kind.USER_DECRYPT: ", req_type", Kind.PUBLIC_DECRYPT: "", Kind.INPUT_PROOF: ", int_request_id"}
+
+_SHARES = """,
+       CASE WHEN r.status = 'completed' THEN
+         (SELECT jsonb_agg(jsonb_build_object('payload', encode(s.share, 'hex'), 'signature', encode(s.kms_signature, 'hex'),
+                                              'extraData', '0x' || encode(s.extra_data, 'hex')) ORDER BY s.share_index)
+            FROM (SELECT * FROM user_decrypt_share x WHERE x.gw_reference_id = r.gw_reference_id
+                   ORDER BY x.position LIMIT r.resolved_threshold) s)
+       END AS shares"""
+
+
+def submit(
+    conn: psycopg.Connection[Any],
+    *,
+    kind: Kind,
+    client_id: int,
+    ext_job_id: UUID,
+    int_job_id: bytes,
+    status: str,
+    queue: str,
+    body: str,
+    extra: str | UUID | None,
+    deadline_seconds: float,
+    limit: int,
+) -> Row:
+    """Run the submit statement once. `body` is JSON text; `limit` is the depth at which the door closes."""
+    column = _EXTRA_COLUMN[kind]
+    return fetch_only(
+        conn,
+        "requests",
+        "submit",
+        {
+            "client": client_id,
+            "kind": kind.value,
+            "ext": ext_job_id,
+            "hash": int_job_id,
+            "status": status,
+            "queue": queue,
+            "body": body,
+            "extra": extra,
+            "deadline": deadline_seconds,
+            "limit": limit,
+            "cap": DEPTH_CAP,
+        },
+        table=kind.table,
+        extra_column=column,
+        extra_value=", %(extra)s" if column else "",
+    )
+
+
+def find_view(conn: psycopg.Connection[Any], client_id: int, ext_job_id: UUID) -> Row | None:
+    """Kind and row id of a client's job, or None."""
+    return fetch_one(conn, "requests", "find_view", {"client": client_id, "ext": ext_job_id})
+
+
+def find_job(conn: psycopg.Connection[Any], client_id: int, kind: Kind, ext_job_id: UUID) -> Row | None:
+    """A client's job with its columns, depths while it waits, shares when a user decrypt is completed; or None."""
+    return fetch_one(
+        conn,
+        "requests",
+        "find_job",
+        {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP},
+        table=kind.table,
+        shares=_SHARES if kind is Kind.USER_DECRYPT else "",
+    )
+
+
+def find_statuses(conn: psycopg.Connection[Any], kinds: list[int], ids: list[int]) -> list[Row]:
+    """Where each (kind, id) stands; status None for a row that is gone."""
+    return fetch_all(conn, "requests", "find_statuses", {"kinds": kinds, "ids": ids})
+
+
+def timeline(conn: psycopg.Connection[Any], kind: Kind, request_id: int) -> list[Row]:
+    """The transitions of a row, oldest first."""
+    return fetch_all(conn, "requests", "timeline", {"kind": kind.value, "id": request_id})
+
+
+def withdraw_view(conn: psycopg.Connection[Any], client_id: int, kind: Kind, request_id: int) -> Row:
+    """End a client's view of a row, in the caller's transaction: account_active, withdrawn, others."""
+    return fetch_only(conn, "requests", "withdraw_view", {"client": client_id, "kind": kind.value, "id": request_id})
+
+
+def lock_request(conn: psycopg.Connection[Any], kind: Kind, request_id: int) -> Row | None:
+    """Lock a row FOR UPDATE in the caller's transaction: its id and status."""
+    return fetch_one(conn, "requests", "lock_request", {"id": request_id}, table=kind.table)
+
+
+def drop_job(conn: psycopg.Connection[Any], kind: Kind, request_id: int) -> int:
+    """Remove the job of a row that needs no more work."""
+    return run(conn, "requests", "drop_job", {"key": job_key(kind, request_id)})
+
+
+def job_key(kind: Kind, request_id: int) -> str:
+    """The key under which at most one job of a row exists."""
+    return f"{kind.value}/{request_id}"
+
+
+def published_key(conn: psycopg.Connection[Any]) -> Row | None:
+    """What /v2/keyurl answers now, or None before the first successful poll."""
+    return fetch_one(conn, "requests", "published_key")
+
+
+def find_api_key(conn: psycopg.Connection[Any], digest: bytes) -> Row | None:
+    """The unrevoked key with this SHA-256, with its account."""
+    return fetch_one(conn, "requests", "find_api_key", {"digest": digest})
+
+
+def find_account(conn: psycopg.Connection[Any], name: str) -> Row | None:
+    """An account by name."""
+    return fetch_one(conn, "requests", "find_account", {"name": name})
