@@ -1,0 +1,146 @@
+-- The envelope log: sources, seals, bands, consumers (design 3.6; reference/envelopes.md 6.3).
+
+-- name: add_source
+-- store/envelopes.add_source: once at the start of a listener; an existing source keeps what it has.
+WITH source AS (
+  INSERT INTO envelope_source (source_id, name, chain_id, start_block, band_blocks, retain, reorg_depth)
+  VALUES (%(source)s, %(name)s, %(chain_id)s, %(start_block)s, %(band_blocks)s, make_interval(days => %(retain_days)s::int), %(reorg_depth)s)
+  ON CONFLICT (source_id) DO NOTHING RETURNING source_id, start_block),
+ seal AS (
+  INSERT INTO chain_cursor (source_id, block, updated_at) SELECT source_id, start_block - 1, clock_timestamp() FROM source)
+INSERT INTO consumer_cursor (consumer, source_id, position, required, updated_at)
+SELECT 'requests', source_id, (start_block << 20) - 1, true, clock_timestamp() FROM source;
+
+-- name: read_source
+SELECT s.source_id, s.name, s.chain_id, s.start_block, s.band_blocks, s.reorg_depth, s.halted, c.block, c.head_hash
+  FROM envelope_source s JOIN chain_cursor c ON c.source_id = s.source_id WHERE s.source_id = %(source)s;
+
+-- name: list_sources
+SELECT s.source_id, s.band_blocks, c.block, s.halted
+  FROM envelope_source s JOIN chain_cursor c ON c.source_id = s.source_id ORDER BY s.source_id;
+
+-- name: claim_identity
+-- store/envelopes.claim_identity: the first start stores the hash, later ones read it.
+WITH first AS (
+  INSERT INTO chain_identity (chain_id, genesis_hash, stored_at) VALUES (%(chain_id)s, %(genesis)b, clock_timestamp())
+  ON CONFLICT (chain_id) DO NOTHING RETURNING genesis_hash)
+SELECT genesis_hash FROM first UNION ALL SELECT genesis_hash FROM chain_identity WHERE chain_id = %(chain_id)s LIMIT 1;
+
+-- name: ensure_band
+SELECT ensure_envelope_band(%(source)s::int, %(position)s::bigint) AS made;
+
+-- name: record_range
+-- store/envelopes.record_range: lease fence, seal lock, events and seal in one statement, hence one transaction and one
+-- round trip. The seal moves only when every event of the batch was inserted here; otherwise the caller compares digests
+-- and calls seal_replayed. Rows above the seal are read by nobody, so what a refused batch leaves there is harmless.
+WITH fence AS MATERIALIZED (
+  SELECT 1 FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
+ seal AS MATERIALIZED (
+  SELECT c.block, s.halted, EXISTS (SELECT 1 FROM fence) AS held
+    FROM chain_cursor c JOIN envelope_source s ON s.source_id = c.source_id
+   WHERE c.source_id = %(source)s FOR UPDATE OF c),
+ door AS MATERIALIZED (SELECT 1 FROM seal WHERE held AND halted IS NULL AND block >= %(lo)s::bigint - 1),
+ a AS MATERIALIZED (
+  SELECT * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[],
+    %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
+    AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
+ payer AS (
+  SELECT DISTINCT ON (a.position) a.position, v.client_id
+    FROM a JOIN tx_attempt t ON t.tx_hash = a.tx_hash
+    JOIN nonce_slot n ON n.signer_id = t.signer_id AND n.nonce = t.nonce
+    JOIN request_client v ON v.kind = n.kind AND v.request_id = n.subject_id
+   WHERE a.kind = ANY(%(request_kinds)b::smallint[])
+   ORDER BY a.position, v.created_at, v.client_id),
+ meta AS (
+  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
+  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
+    FROM door CROSS JOIN a LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position),
+ blob AS (
+  INSERT INTO envelope_blob (source_id, position, payload)
+  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
+  ON CONFLICT (source_id, position) DO NOTHING),
+ moved AS (
+  UPDATE chain_cursor c
+     SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),
+         head_hash = CASE WHEN %(hi)s::bigint >= c.block THEN %(head_hash)b::bytea ELSE c.head_hash END
+    FROM door WHERE c.source_id = %(source)s AND (SELECT count(*) FROM meta) = (SELECT count(*) FROM a)
+  RETURNING c.block)
+SELECT s.block AS sealed, s.held, s.halted, (SELECT count(*) FROM meta) AS inserted, (SELECT block FROM moved) AS moved FROM seal s;
+
+-- name: find_clashes
+-- Positions of a replayed batch whose stored digest is another one.
+SELECT a.position, m.digest AS have, a.digest AS got, a.payload
+  FROM unnest(%(positions)b::bigint[], %(digests)b::bytea[], %(payloads)b::bytea[]) AS a(position, digest, payload)
+  JOIN envelope_meta m ON m.source_id = %(source)s AND m.position = a.position
+   AND m.position BETWEEN %(first)s AND %(last)s
+ WHERE m.digest <> a.digest ORDER BY a.position;
+
+-- name: seal_replayed
+WITH fence AS MATERIALIZED (
+  SELECT 1 FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE)
+UPDATE chain_cursor c
+   SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),
+       head_hash = CASE WHEN %(hi)s::bigint >= c.block THEN %(head_hash)b::bytea ELSE c.head_hash END
+  FROM envelope_source s
+ WHERE c.source_id = %(source)s AND s.source_id = c.source_id AND s.halted IS NULL
+   AND c.block >= %(lo)s::bigint - 1 AND EXISTS (SELECT 1 FROM fence)
+RETURNING c.block;
+
+-- name: insert_below_seal
+-- store/envelopes.insert_below_seal: events that a node had withheld when their block was sealed. The seal stays.
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[],
+    %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
+    AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
+ meta AS (
+  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, recorded_at)
+  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, clock_timestamp()
+    FROM a JOIN chain_cursor c ON c.source_id = %(source)s AND a.position >> 20 <= c.block ORDER BY a.position
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position)
+INSERT INTO envelope_blob (source_id, position, payload)
+SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
+ON CONFLICT (source_id, position) DO NOTHING;
+
+-- name: record_conflicts
+INSERT INTO envelope_conflict (source_id, position, have, got, payload, at)
+SELECT %(source)s, position, have, got, payload, clock_timestamp()
+  FROM unnest(%(positions)b::bigint[], %(haves)b::bytea[], %(gots)b::bytea[], %(payloads)b::bytea[]) AS t(position, have, got, payload);
+
+-- name: halt_source
+UPDATE envelope_source SET halted = %(reason)s WHERE source_id = %(source)s AND halted IS NULL;
+
+-- name: read_consumer
+SELECT k.position, c.block AS sealed, s.halted
+  FROM consumer_cursor k JOIN chain_cursor c ON c.source_id = k.source_id JOIN envelope_source s ON s.source_id = k.source_id
+ WHERE k.consumer = %(consumer)s AND k.source_id = %(source)s;
+
+-- name: move_consumer
+-- First statement of an applier's transaction: it locks the cursor and claims the page. 0 rows: somebody else applied it.
+UPDATE consumer_cursor SET position = %(position)s::bigint, updated_at = clock_timestamp()
+ WHERE consumer = %(consumer)s AND source_id = %(source)s AND position = %(expected)s::bigint;
+
+-- name: read_page
+-- Bounds stand on both tables, so that each prunes its own bands.
+SELECT m.position, m.kind, m.ref, m.contract, m.block_hash, m.tx_hash, b.payload
+  FROM envelope_meta m LEFT JOIN envelope_blob b ON b.source_id = m.source_id AND b.position = m.position
+   AND b.source_id = %(source)s AND b.position > %(after)s::bigint AND b.position <= %(upto)s::bigint
+ WHERE m.source_id = %(source)s AND m.position > %(after)s::bigint AND m.position <= %(upto)s::bigint
+ ORDER BY m.position LIMIT %(limit)s;
+
+-- name: read_by_refs
+-- Late match: events of these references between two positions (index envelope_meta_ref_ix).
+SELECT m.position, m.kind, m.ref, m.contract, m.block_hash, m.tx_hash, b.payload
+  FROM envelope_meta m LEFT JOIN envelope_blob b ON b.source_id = m.source_id AND b.position = m.position
+   AND b.source_id = %(source)s AND b.position >= %(floor)s::bigint AND b.position <= %(upto)s::bigint
+ WHERE m.ref = ANY(%(refs)b::bytea[]) AND m.source_id = %(source)s
+   AND m.position >= %(floor)s::bigint AND m.position <= %(upto)s::bigint
+ ORDER BY m.position;
+
+-- name: park_envelope
+INSERT INTO dead_envelope AS d (consumer, source_id, position, error_class, error, attempts, retryable, first_at)
+VALUES (%(consumer)s, %(source)s, %(position)s, %(error_class)s, %(error)s, 1, %(retryable)s, clock_timestamp())
+ON CONFLICT (consumer, source_id, position)
+DO UPDATE SET attempts = d.attempts + 1, error_class = excluded.error_class, error = excluded.error, resolved_at = NULL;

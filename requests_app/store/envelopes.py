@@ -1,0 +1,328 @@
+"""The envelope log: record a block range, read pages, move consumers (design 3.6; reference/envelopes.md 6.3).
+
+position = block << 20 | log index, unique and ordered within a source. Hashes and references are 32 bytes, contracts 20.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+import psycopg
+from psycopg import Connection
+
+from requests_app.crash_points import crash_point
+from requests_app.errors import ForeignChain, RelayerError, SourceHalted, StaleEpoch
+from requests_app.store.session import Row, fetch_all, fetch_one, run
+
+INDEX_BITS: Final = 20
+REQUESTS: Final = "requests"  # the consumer that moves gateway requests
+
+
+class Gap(RelayerError):
+    """The range does not join the seal: blocks between are not stored. `sealed` is the last stored block."""
+
+    def __init__(self, sealed: int) -> None:
+        super().__init__(f"the range does not follow sealed block {sealed}")
+        self.sealed = sealed
+
+
+class Conflict(RelayerError):
+    """A position is already stored with another content. The source is halted."""
+
+
+class Recordable(Protocol):
+    """What the log stores of an event; the chain layer's Envelope has these."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def kind(self) -> int: ...
+    @property
+    def ref(self) -> bytes | None: ...
+    @property
+    def contract(self) -> bytes: ...
+    @property
+    def block_hash(self) -> bytes: ...
+    @property
+    def tx_hash(self) -> bytes: ...
+    @property
+    def payload(self) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The lease under which a range is written: a resource, its holder and the epoch."""
+
+    resource: str
+    instance: str
+    epoch: int
+
+
+class Stored(NamedTuple):
+    """An envelope read back. `payload` None: its blob is retired."""
+
+    position: int
+    kind: int
+    ref: bytes | None
+    contract: bytes
+    block_hash: bytes
+    tx_hash: bytes
+    payload: bytes | None
+
+
+class Recorded(NamedTuple):
+    """What a range added, and the seal after it."""
+
+    inserted: int
+    sealed: int
+
+
+class Standing(NamedTuple):
+    """Where a consumer and the seal of its source stand."""
+
+    position: int
+    sealed: int
+    halted: str | None
+
+
+def position_of(block: int, index: int = 0) -> int:
+    """The position of a log. Raises ValueError outside block < 2**43, index < 2**20."""
+    if not (0 <= block < 1 << 43 and 0 <= index < 1 << INDEX_BITS):
+        raise ValueError(f"block {block}, log {index} has no position")
+    return block << INDEX_BITS | index
+
+
+def last_position(block: int) -> int:
+    """The highest position a block can hold."""
+    return (block + 1 << INDEX_BITS) - 1
+
+
+def digest(envelope: Recordable) -> bytes:
+    """SHA-256 over block hash, transaction hash and payload: what makes two events the same."""
+    return hashlib.sha256(envelope.block_hash + envelope.tx_hash + envelope.payload).digest()
+
+
+def add_source(
+    conn: Connection[Any], source_id: int, *, name: str, chain_id: int, start_block: int, reorg_depth: int = 64,
+    band_blocks: int = 131_072, retain_days: int = 14,
+) -> Row:
+    """Make the source, its seal and the cursor of the request consumer if they do not exist; the source as it is."""
+    run(conn, "envelopes", "add_source", {
+        "source": source_id, "name": name, "chain_id": chain_id, "start_block": start_block,
+        "reorg_depth": reorg_depth, "band_blocks": band_blocks, "retain_days": retain_days,
+    })  # fmt: skip
+    source = read_source(conn, source_id)
+    assert source is not None  # noqa: S101 - just made, and never deleted
+    return source
+
+
+def read_source(conn: Connection[Any], source_id: int) -> Row | None:
+    """source_id, name, chain_id, start_block, band_blocks, reorg_depth, halted, block (the seal), head_hash; or None."""
+    return fetch_one(conn, "envelopes", "read_source", {"source": source_id})
+
+
+def list_sources(conn: Connection[Any]) -> list[Row]:
+    """source_id, band_blocks, block, halted of every source."""
+    return fetch_all(conn, "envelopes", "list_sources")
+
+
+def claim_identity(conn: Connection[Any], chain_id: int, genesis: bytes) -> None:
+    """Bind this database to the chain with that genesis hash. Raises ForeignChain when it belongs to another one."""
+    parameters = {"chain_id": chain_id, "genesis": genesis}
+    # A twin that commits between snapshot and insert leaves the first answer empty; the second one sees it.
+    row = fetch_one(conn, "envelopes", "claim_identity", parameters) or fetch_one(
+        conn, "envelopes", "claim_identity", parameters
+    )
+    if row is None or bytes(row.genesis_hash) != genesis:
+        known = bytes(row.genesis_hash).hex() if row else "unknown"
+        raise ForeignChain(
+            f"chain {chain_id} has genesis 0x{genesis.hex()}, but this database belongs to 0x{known}: "
+            "reset database and chain together, or point to the right chain"
+        )
+
+
+def ensure_band(conn: Connection[Any], source_id: int, position: int) -> bool:
+    """Create the partitions that hold `position`, in a transaction of their own; whether any was made.
+
+    Raises psycopg.errors.ObjectNotInPrerequisiteState for a band that was retired.
+    """
+    if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        raise RelayerError("bands are made outside of transactions")
+    row = fetch_one(conn, "envelopes", "ensure_band", {"source": source_id, "position": position})
+    return bool(row and row.made)
+
+
+def record_range(
+    conn: Connection[Any],
+    source_id: int,
+    lo: int,
+    hi: int,
+    envelopes: Sequence[Recordable],
+    fence: Fence,
+    head_hash: bytes | None,
+    *,
+    request_kinds: Collection[int] = (),
+    make_band: Callable[[int], object] | None = None,
+) -> Recorded:
+    """Store all events of blocks lo..hi and move the seal to hi, atomically, once: a replay adds nothing.
+
+    `head_hash` is the hash of block `hi`; `request_kinds` are the event kinds that a client pays for. `make_band` makes a
+    missing band (default: on `conn`), then the insert is tried once more. Raises Gap, Conflict (source halted),
+    SourceHalted, StaleEpoch; ValueError for an event outside the range.
+    """
+    distinct = _distinct(conn, source_id, lo, hi, envelopes)
+    parameters = {
+        **_columns(distinct), "source": source_id, "lo": lo, "hi": hi, "head_hash": head_hash,
+        "resource": fence.resource, "instance": fence.instance, "epoch": fence.epoch, "request_kinds": list(request_kinds),
+    }  # fmt: skip
+    crash_point("before_record_range_commit")
+    try:
+        row = fetch_one(conn, "envelopes", "record_range", parameters)
+    except psycopg.errors.CheckViolation as error:
+        if error.diag.constraint_name is not None:
+            raise
+        make = make_band or (lambda position: ensure_band(conn, source_id, position))
+        for position in _band_positions(conn, source_id, distinct):
+            make(position)
+        row = fetch_one(conn, "envelopes", "record_range", parameters)
+    crash_point("after_record_range_commit")
+    if row is None:
+        raise RelayerError(f"source {source_id} does not exist")
+    _refuse(row, fence, lo)
+    if row.moved is not None:
+        return Recorded(row.inserted, row.moved)
+    return _replayed(conn, source_id, distinct, parameters, row.inserted)
+
+
+def insert_below_seal(conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable]) -> int:
+    """Store events that were withheld when their block was sealed: how many were new. Later ones are left out."""
+    if not envelopes:
+        return 0
+    ordered = sorted({envelope.position: envelope for envelope in envelopes}.values(), key=lambda one: one.position)
+    return run(conn, "envelopes", "insert_below_seal", {**_columns(ordered), "source": source_id})
+
+
+def halt_source(conn: Connection[Any], source_id: int, reason: str) -> bool:
+    """Stop a source until a person has looked; whether it was running."""
+    return run(conn, "envelopes", "halt_source", {"source": source_id, "reason": reason}) == 1
+
+
+def read_consumer(conn: Connection[Any], source_id: int, consumer: str = REQUESTS) -> Standing:
+    """Position of a consumer, sealed block, halt reason. Raises RelayerError for an unknown pair."""
+    row = fetch_one(conn, "envelopes", "read_consumer", {"consumer": consumer, "source": source_id})
+    if row is None:
+        raise RelayerError(f"consumer {consumer} of source {source_id} does not exist")
+    return Standing(row.position, row.sealed, row.halted)
+
+
+def move_consumer(
+    conn: Connection[Any], source_id: int, expected: int, position: int, consumer: str = REQUESTS
+) -> bool:
+    """Claim the envelopes after `expected` up to `position`: False when another applier was there first.
+
+    Run it first in the transaction that applies them: the row lock it takes orders the appliers.
+    """
+    parameters = {"consumer": consumer, "source": source_id, "expected": expected, "position": position}
+    return run(conn, "envelopes", "move_consumer", parameters) == 1
+
+
+def read_page(conn: Connection[Any], source_id: int, after: int, upto: int, limit: int) -> list[Stored]:
+    """The envelopes with after < position <= upto in order, at most `limit`. `upto` must not lie above the seal."""
+    parameters = {"source": source_id, "after": after, "upto": upto, "limit": limit}
+    return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_page", parameters)]
+
+
+def read_by_refs(
+    conn: Connection[Any], source_id: int, refs: Sequence[bytes], floor: int, upto: int
+) -> list[Stored]:
+    """The envelopes of these references with floor <= position <= upto, in order."""
+    if not refs or upto < floor:
+        return []
+    parameters = {"source": source_id, "refs": list(refs), "floor": floor, "upto": upto}
+    return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_by_refs", parameters)]
+
+
+def park_envelope(
+    conn: Connection[Any], source_id: int, position: int, error: BaseException, *, retryable: bool, consumer: str = REQUESTS
+) -> None:
+    """Set an envelope aside that cannot be applied, with the reason, so that the rest goes on."""
+    run(conn, "envelopes", "park_envelope", {
+        "consumer": consumer, "source": source_id, "position": position, "retryable": retryable,
+        "error_class": type(error).__name__, "error": str(error).replace("\x00", "")[:2000],
+    })  # fmt: skip
+
+
+def _columns(envelopes: Sequence[Recordable]) -> dict[str, list[Any]]:
+    return {
+        "positions": [one.position for one in envelopes],
+        "kinds": [int(one.kind) for one in envelopes],
+        "refs": [one.ref for one in envelopes],
+        "contracts": [one.contract for one in envelopes],
+        "block_hashes": [one.block_hash for one in envelopes],
+        "tx_hashes": [one.tx_hash for one in envelopes],
+        "digests": [digest(one) for one in envelopes],
+        "payloads": [one.payload for one in envelopes],
+    }
+
+
+def _distinct(
+    conn: Connection[Any], source_id: int, lo: int, hi: int, envelopes: Sequence[Recordable]
+) -> list[Recordable]:
+    """One envelope a position, in order. The same position with two contents in one answer is a conflict too."""
+    found: dict[int, Recordable] = {}
+    for envelope in envelopes:
+        if not lo <= envelope.position >> INDEX_BITS <= hi:
+            raise ValueError(f"event at block {envelope.position >> INDEX_BITS} is outside {lo}..{hi}")
+        twin = found.setdefault(envelope.position, envelope)
+        if twin is not envelope and digest(twin) != digest(envelope):
+            _conflict(conn, source_id, [(envelope.position, digest(twin), digest(envelope), envelope.payload)])
+    return [found[position] for position in sorted(found)]
+
+
+def _band_positions(conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable]) -> list[int]:
+    source = read_source(conn, source_id)
+    if source is None:
+        raise RelayerError(f"source {source_id} does not exist")
+    width = source.band_blocks << INDEX_BITS
+    return list({one.position // width: one.position for one in envelopes}.values())
+
+
+def _refuse(row: Row, fence: Fence, lo: int) -> None:
+    if not row.held:
+        raise StaleEpoch(f"{fence.resource} is no longer held by {fence.instance} in epoch {fence.epoch}")
+    if row.halted is not None:
+        raise SourceHalted(row.halted)
+    if row.sealed < lo - 1:
+        raise Gap(row.sealed)
+
+
+def _replayed(
+    conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable], parameters: Mapping[str, Any], inserted: int
+) -> Recorded:
+    """Some events were stored before: seal the range if they are the same ones, else halt the source."""
+    bounds = {"first": envelopes[0].position, "last": envelopes[-1].position}
+    wanted = {key: parameters[key] for key in ("source", "positions", "digests", "payloads")}
+    clashes = fetch_all(conn, "envelopes", "find_clashes", {**wanted, **bounds})
+    if clashes:
+        _conflict(conn, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes])
+    keys = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
+    row = fetch_one(conn, "envelopes", "seal_replayed", {key: parameters[key] for key in keys})
+    crash_point("after_seal_replayed_commit")
+    if row is None:
+        raise StaleEpoch(f"source {source_id} was taken over or halted while a range was replayed")
+    return Recorded(inserted, row.block)
+
+
+def _conflict(conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int, bytes, bytes, bytes]]) -> None:
+    """Record both digests and stop the source, in one transaction; raises Conflict. The seal stays where it is."""
+    text = f"{len(clashes)} stored events differ from what the chain shows now, first at position {clashes[0][0]}"
+    crash_point("before_conflict_commit")
+    with conn.transaction():
+        columns = dict(zip(("positions", "haves", "gots", "payloads"), map(list, zip(*clashes, strict=True)), strict=True))
+        run(conn, "envelopes", "record_conflicts", {"source": source_id, **columns})
+        halt_source(conn, source_id, text)
+    crash_point("after_conflict_commit")
+    raise Conflict(text)
