@@ -1,0 +1,105 @@
+-- The work queue (design 2.3, 3.5; reference queue_settle 2). Every statement takes a whole batch.
+-- A receipt is (id, attempt): the attempt grows at lease time, so a receipt of an earlier lease never matches again.
+
+-- name: enqueue_jobs
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[], %(tenant)b::bigint[]) AS t(kind, subject_id, tenant_id))
+INSERT INTO queue_job (queue, job_key, kind, subject_id, tenant_id, priority)
+SELECT %(queue)s, kind || '/' || subject_id, kind, subject_id, tenant_id, %(priority)s::smallint
+  FROM a ORDER BY kind, subject_id
+    ON CONFLICT (job_key) DO NOTHING;
+
+-- name: lease_jobs
+-- MATERIALIZED is load-bearing: an inlined sub-query can be run once per outer row and claim more than the limit (B17).
+WITH c AS MATERIALIZED (
+  SELECT id FROM queue_job
+   WHERE queue = %(queue)s AND visible_at <= clock_timestamp()
+   ORDER BY priority, id LIMIT %(limit)s::bigint
+   FOR UPDATE SKIP LOCKED),
+l AS (
+  UPDATE queue_job AS j
+     SET attempt = j.attempt + 1, visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8),
+         leased_by = %(owner)s
+    FROM c WHERE j.id = c.id
+  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.tenant_id, j.priority)
+SELECT id, attempt, kind, subject_id, tenant_id FROM l ORDER BY priority, id;
+
+-- name: lease_requests
+-- The same lease, with the state of the rows behind the jobs read again in the same statement. A request is effective
+-- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1).
+WITH c AS MATERIALIZED (
+  SELECT id FROM queue_job
+   WHERE queue = %(queue)s AND visible_at <= clock_timestamp()
+   ORDER BY priority, id LIMIT %(limit)s::bigint
+   FOR UPDATE SKIP LOCKED),
+l AS (
+  UPDATE queue_job AS j
+     SET attempt = j.attempt + 1, visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8),
+         leased_by = %(owner)s
+    FROM c WHERE j.id = c.id
+  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.priority)
+SELECT l.id, l.attempt, l.kind, l.subject_id,
+       coalesce(u.status, p.status, i.status) AS status,
+       coalesce(u.ext_job_id, p.ext_job_id, i.ext_job_id) AS ext_job_id,
+       u.req_type, b.body,
+       coalesce(u.deadline_at, p.deadline_at, i.deadline_at) <= clock_timestamp() AS overdue,
+       NOT EXISTS (SELECT 1 FROM request_client v WHERE v.kind = l.kind AND v.request_id = l.subject_id)
+         OR EXISTS (SELECT 1 FROM request_client v JOIN client_account a ON a.id = v.client_id
+                     WHERE v.kind = l.kind AND v.request_id = l.subject_id
+                       AND v.canceled_at IS NULL AND a.status = 'active') AS effective,
+       EXISTS (SELECT 1 FROM nonce_slot n
+                WHERE n.kind = l.kind AND n.subject_id = l.subject_id AND n.state <> 'dead') AS has_slot
+  FROM l
+  LEFT JOIN user_decrypt_req u ON l.kind = 1 AND u.id = l.subject_id
+  LEFT JOIN public_decrypt_req p ON l.kind = 2 AND p.id = l.subject_id
+  LEFT JOIN input_proof_req i ON l.kind = 3 AND i.id = l.subject_id
+  LEFT JOIN request_payload b ON b.kind = l.kind AND b.request_id = l.subject_id
+ ORDER BY l.priority, l.id;
+
+-- name: ack_jobs
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
+d AS (
+  DELETE FROM queue_job AS j USING a WHERE j.id = a.id AND j.attempt = a.attempt RETURNING a.ord)
+SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
+  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
+ ORDER BY a.ord;
+
+-- name: nack_jobs
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[], %(delay)b::float8[])
+           WITH ORDINALITY AS t(id, attempt, delay, ord)),
+d AS (
+  UPDATE queue_job AS j
+     SET visible_at = clock_timestamp() + make_interval(secs => a.delay), leased_by = NULL
+    FROM a WHERE j.id = a.id AND j.attempt = a.attempt
+  RETURNING a.ord)
+SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
+  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
+ ORDER BY a.ord;
+
+-- name: extend_jobs
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
+d AS (
+  UPDATE queue_job AS j
+     SET visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
+    FROM a WHERE j.id = a.id AND j.attempt = a.attempt
+  RETURNING a.ord)
+SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
+  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
+ ORDER BY a.ord;
+
+-- name: move_jobs
+-- Attempts begin anew in the other queue. The job takes a new id with them: otherwise the receipt (id, 1) of a worker that
+-- was stopped in the old queue would match the first lease in the new one, and its late nack or ack would hit that lease.
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
+d AS (
+  UPDATE queue_job AS j
+     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL
+    FROM a WHERE j.id = a.id AND j.attempt = a.attempt
+  RETURNING a.ord)
+SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
+  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
+ ORDER BY a.ord;
