@@ -40,10 +40,10 @@ class RpcError(RelayerError):
 class RpcUnavailable(RelayerError):
     """No JSON-RPC answer came back. `sent` False: the request surely did not leave us; True: nobody knows."""
 
-    def __init__(self, reason: str, *, sent: bool, http_status: int | None = None) -> None:
+    def __init__(self, reason: str, *, sent: bool, answer_status: int | None = None) -> None:
         self.reason = redact(reason)
         self.sent = sent
-        self.http_status = http_status
+        self.answer_status = answer_status
         super().__init__(self.reason)
 
 
@@ -51,7 +51,7 @@ class RpcRateLimited(RpcUnavailable):
     """The endpoint refused the request with HTTP 429 and did nothing with it."""
 
     def __init__(self, reason: str, retry_after: float | None) -> None:
-        super().__init__(reason, sent=False, http_status=429)
+        super().__init__(reason, sent=False, answer_status=429)
         self.retry_after = retry_after
 
 
@@ -83,7 +83,7 @@ class Missing:
 
     reason: str
     sent: bool = True
-    http_status: int | None = None
+    answer_status: int | None = None
 
 
 Answer: TypeAlias = Ok[T] | Failed | Missing

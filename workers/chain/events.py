@@ -1,0 +1,270 @@
+"""The gateway's events: topic table, raw log to stored envelope, stored payload to typed value (fhevm_internals 4.2).
+
+Payload format (what `envelope_blob.payload` holds): one byte with the number of topics, the topics (32 bytes each, topic0
+first), then the log's data, all as the chain gave it. The digest of an envelope is
+sha256(block_hash || tx_hash || payload).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from hashlib import sha256
+from typing import Any, Final, TypeAlias
+
+from requests_app.errors import RelayerError
+from workers.chain.abi_reader import WORD, MalformedAbi, bytes32_list, bytes_list, dynamic_bytes, word
+from workers.chain.hexdata import MalformedHex, data, quantity
+from workers.chain.keccak import topic
+
+POSITION_BITS: Final = 20
+
+
+class EventKind(IntEnum):
+    """What an envelope reports. The numbers are stored; never reuse one."""
+
+    PUBLIC_DECRYPTION_REQUESTED = 1
+    USER_DECRYPTION_REQUESTED = 2
+    PROOF_REQUESTED = 3
+    PUBLIC_DECRYPTION_RESPONDED = 4
+    USER_SHARE_RESPONDED = 5
+    THRESHOLD_REACHED = 6
+    PROOF_VERIFIED = 7
+    PROOF_REJECTED = 8
+
+
+_MATERIAL: Final = "(bytes32,uint256,bytes32,address[])[]"
+_ENTRIES: Final = "(bytes32,address,address)[]"
+_PAYLOAD: Final = "(address,bytes,address[],(uint256,uint256),bytes,bytes)"
+
+# Every form that the protocol has emitted or announced; both forms of a request may occur in one transaction.
+SIGNATURES: Final[dict[str, EventKind]] = {
+    f"PublicDecryptionRequest(uint256,{_MATERIAL},bytes)": EventKind.PUBLIC_DECRYPTION_REQUESTED,
+    "PublicDecryptionRequest(uint256,bytes32[],bytes)": EventKind.PUBLIC_DECRYPTION_REQUESTED,
+    f"UserDecryptionRequest(uint256,{_MATERIAL},address,bytes,bytes)": EventKind.USER_DECRYPTION_REQUESTED,
+    f"UserDecryptionRequest(uint256,{_MATERIAL},{_ENTRIES},{_PAYLOAD})": EventKind.USER_DECRYPTION_REQUESTED,
+    "UserDecryptionRequest(uint256,bytes32[],address,bytes,bytes)": EventKind.USER_DECRYPTION_REQUESTED,
+    f"UserDecryptionRequest(uint256,{_ENTRIES},{_PAYLOAD})": EventKind.USER_DECRYPTION_REQUESTED,
+    "VerifyProofRequest(uint256,uint256,address,address,bytes,bytes)": EventKind.PROOF_REQUESTED,
+    "PublicDecryptionResponse(uint256,bytes,bytes[],bytes)": EventKind.PUBLIC_DECRYPTION_RESPONDED,
+    "UserDecryptionResponse(uint256,uint256,bytes,bytes,bytes)": EventKind.USER_SHARE_RESPONDED,
+    "UserDecryptionResponseThresholdReached(uint256)": EventKind.THRESHOLD_REACHED,
+    "VerifyProofResponse(uint256,bytes32[],bytes[])": EventKind.PROOF_VERIFIED,
+    "RejectProofResponse(uint256)": EventKind.PROOF_REJECTED,
+}
+TOPICS: Final[dict[bytes, EventKind]] = {topic(signature): kind for signature, kind in SIGNATURES.items()}
+REQUEST_KINDS: Final = frozenset(
+    {EventKind.PUBLIC_DECRYPTION_REQUESTED, EventKind.USER_DECRYPTION_REQUESTED, EventKind.PROOF_REQUESTED}
+)
+
+
+class BadLog(RelayerError):
+    """A log or a stored payload that does not read as the event it claims to be. `position` is None when unreadable."""
+
+    def __init__(self, position: int | None, reason: str) -> None:
+        self.position, self.reason = position, reason
+        where = (
+            "unknown position" if position is None else f"block {position >> POSITION_BITS}, log {position & 0xFFFFF}"
+        )
+        super().__init__(f"bad log at {where}: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One event as it is stored. position = block << 20 | log index; hashes 32 bytes, contract 20, ref 32 (topic1)."""
+
+    kind: EventKind
+    position: int
+    ref: bytes
+    contract: bytes
+    block_hash: bytes
+    tx_hash: bytes
+    payload: bytes
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedLogs:
+    """A batch of logs: the good ones in chain order, the bad ones, and how many were no event of ours."""
+
+    envelopes: list[Envelope]
+    bad: list[BadLog]
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublicDecryptionRequested:
+    """The gateway assigned `ref` to a public decrypt request."""
+
+    ref: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UserDecryptionRequested:
+    """The gateway assigned `ref` to a user decrypt request."""
+
+    ref: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRequested:
+    """The gateway assigned `ref` to an input proof."""
+
+    ref: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PublicDecryptionResponded:
+    """The KMS consensus: the ABI-encoded plaintexts and the nodes' 65-byte signatures."""
+
+    ref: bytes
+    decrypted_result: bytes
+    signatures: tuple[bytes, ...]
+    extra_data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UserShareResponded:
+    """One KMS node's share. `share_index` is the order of arrival on chain, not a party id."""
+
+    ref: bytes
+    share_index: int
+    share: bytes
+    signature: bytes
+    extra_data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdReached:
+    """The gateway has seen enough shares for `ref`; this transaction is the consensus."""
+
+    ref: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ProofVerified:
+    """The coprocessors' consensus: 32-byte handles and 65-byte signatures."""
+
+    ref: bytes
+    handles: tuple[bytes, ...]
+    signatures: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProofRejected:
+    """The coprocessors rejected the proof."""
+
+    ref: bytes
+
+
+Event: TypeAlias = (
+    PublicDecryptionRequested
+    | UserDecryptionRequested
+    | ProofRequested
+    | PublicDecryptionResponded
+    | UserShareResponded
+    | ThresholdReached
+    | ProofVerified
+    | ProofRejected
+)
+
+
+def decode_log(raw: Mapping[str, Any]) -> Envelope:
+    """The envelope of one `eth_getLogs` element.
+
+    Raises BadLog for an unknown topic, a removed or pending log, or malformed fields.
+    """
+    position: int | None = None
+    try:
+        block, index = quantity(raw.get("blockNumber")), quantity(raw.get("logIndex"))
+        if index >> POSITION_BITS or block >> 43:
+            raise BadLog(None, "block number or log index out of range")
+        position = block << POSITION_BITS | index
+        topics = [data(item, WORD) for item in raw["topics"]]
+        kind = TOPICS.get(topics[0]) if topics else None
+        if kind is None or len(topics) < 2 or len(topics) > 4:
+            raise BadLog(position, "unknown event")
+        if raw.get("removed"):
+            raise BadLog(position, "removed by a reorganisation")
+        payload = bytes((len(topics),)) + b"".join(topics) + data(raw.get("data"))
+        block_hash, tx_hash = data(raw.get("blockHash"), 32), data(raw.get("transactionHash"), 32)
+        contract = data(raw.get("address"), 20)
+    except (MalformedHex, KeyError, TypeError, AttributeError) as error:
+        raise BadLog(position, f"{type(error).__name__}: {error}"[:200]) from None
+    digest = sha256(block_hash + tx_hash + payload).digest()
+    return Envelope(kind, position, topics[1], contract, block_hash, tx_hash, payload, digest)
+
+
+def decode_logs(raws: Sequence[Any]) -> DecodedLogs:
+    """All logs of an answer. One bad log never hides the others; logs with other topics are counted as ignored."""
+    envelopes: list[Envelope] = []
+    bad: list[BadLog] = []
+    ignored = 0
+    for raw in raws:
+        if not isinstance(raw, Mapping):
+            bad.append(BadLog(None, "not an object"))
+            continue
+        if not _is_ours(raw):
+            ignored += 1
+            continue
+        try:
+            envelopes.append(decode_log(raw))
+        except BadLog as error:
+            bad.append(error)
+    envelopes.sort(key=lambda envelope: envelope.position)
+    return DecodedLogs(envelopes, bad, ignored)
+
+
+def decode_payload(kind: int, payload: bytes, position: int | None = None) -> Event:
+    """The typed value of a stored payload. `position` only names the envelope in errors. Raises BadLog."""
+    try:
+        ref, arguments = _split(payload)
+        return _DECODERS[EventKind(kind)](ref, arguments)
+    except (MalformedAbi, ValueError) as error:
+        raise BadLog(position, str(error)) from None
+
+
+def _is_ours(raw: Mapping[str, Any]) -> bool:
+    """Whether topic0 is in the table; a log that cannot be read far enough counts as ours, so that it is reported."""
+    topics = raw.get("topics")
+    if not isinstance(topics, list) or not topics or not isinstance(topics[0], str):
+        return not (isinstance(topics, list) and not topics)
+    return topics[0].lower() in _TOPIC_TEXTS or len(topics[0]) != 66
+
+
+def _split(payload: bytes) -> tuple[bytes, bytes]:
+    """(topic1, data) of a payload. Raises MalformedAbi."""
+    count = payload[0] if payload else 0
+    start = 1 + count * WORD
+    if count < 2 or len(payload) < start:
+        raise MalformedAbi("payload without its topics")
+    return payload[1 + WORD : 1 + 2 * WORD], payload[start:]
+
+
+def _public_responded(ref: bytes, body: bytes) -> Event:
+    return PublicDecryptionResponded(ref, dynamic_bytes(body, 0), bytes_list(body, 1), dynamic_bytes(body, 2))
+
+
+def _share_responded(ref: bytes, body: bytes) -> Event:
+    index = word(body, 0)
+    if index >> 31:
+        raise MalformedAbi("share index out of range")
+    return UserShareResponded(ref, index, dynamic_bytes(body, 1), dynamic_bytes(body, 2), dynamic_bytes(body, 3))
+
+
+def _proof_verified(ref: bytes, body: bytes) -> Event:
+    return ProofVerified(ref, bytes32_list(body, 0), bytes_list(body, 1))
+
+
+_TOPIC_TEXTS: Final = frozenset("0x" + item.hex() for item in TOPICS)
+_DECODERS: Final[dict[EventKind, Callable[[bytes, bytes], Event]]] = {
+    EventKind.PUBLIC_DECRYPTION_REQUESTED: lambda ref, _: PublicDecryptionRequested(ref),
+    EventKind.USER_DECRYPTION_REQUESTED: lambda ref, _: UserDecryptionRequested(ref),
+    EventKind.PROOF_REQUESTED: lambda ref, _: ProofRequested(ref),
+    EventKind.PUBLIC_DECRYPTION_RESPONDED: _public_responded,
+    EventKind.USER_SHARE_RESPONDED: _share_responded,
+    EventKind.THRESHOLD_REACHED: lambda ref, _: ThresholdReached(ref),
+    EventKind.PROOF_VERIFIED: _proof_verified,
+    EventKind.PROOF_REJECTED: lambda ref, _: ProofRejected(ref),
+}

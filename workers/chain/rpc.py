@@ -1,0 +1,246 @@
+"""Raw JSON-RPC 2.0 over one kept connection: single calls and batches, every outcome told apart (queue_settle 4.5, 4.10).
+
+web3.py is not used here on purpose: it retries eth_sendRawTransaction, refuses it in batches, and raises for a whole
+batch when one element fails.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from requests_app.crash_points import crash_point
+from workers.chain.connection import CONNECT_SECONDS, READ_SECONDS, HttpAnswer, KeptConnection, StaleConnection
+from workers.chain.hexdata import quantity
+from workers.chain.rpc_errors import (
+    Answer,
+    Failed,
+    Missing,
+    Ok,
+    RpcError,
+    RpcRateLimited,
+    RpcUnavailable,
+    WrongChain,
+)
+
+log = logging.getLogger("relayer.chain")
+
+BATCH_LIMIT: Final = 50
+SMALLER_BATCH_SECONDS: Final = 600.0
+BREAKER_FIRST_SECONDS: Final = 0.5
+BREAKER_LONGEST_SECONDS: Final = 15.0
+Call: TypeAlias = tuple[str, Sequence[Any]]
+
+
+class RpcEndpoint:
+    """One node. Keeps one connection and its own breaker state; use one instance a process and thread.
+
+    `chain_id`, when given, is compared with eth_chainId before the first call and after every outage; another chain
+    raises WrongChain and nothing else is sent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        timeout: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
+        *,
+        chain_id: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._connection = KeptConnection(url, timeout)
+        self._chain_id = chain_id
+        self._verified = chain_id is None
+        self._clock = clock
+        self._failures = 0
+        self._closed_until = 0.0
+        self._next_id = 0
+        self._batch_size = BATCH_LIMIT
+        self._batch_size_until = 0.0
+        self.name = self._connection.name
+
+    @property
+    def available_at(self) -> float:
+        """The moment, on this endpoint's clock, from which the breaker lets calls through."""
+        return self._closed_until
+
+    def close(self) -> None:
+        """Close the kept connection."""
+        self._connection.close()
+
+    def call(self, method: str, params: Sequence[Any] = ()) -> Any:
+        """The `result` of one call.
+
+        Raises RpcError for an error object, RpcUnavailable without a usable answer, WrongChain.
+        """
+        self._verify_chain()
+        return self._single(method, params)
+
+    def batch(self, calls: Sequence[Call]) -> list[Answer[Any]]:
+        """One answer a call, in order, in HTTP requests of at most BATCH_LIMIT calls.
+
+        Transport failures come back as Missing, never as an exception, so that the answers of earlier requests are
+        not lost; after one of them the rest is not sent (Missing with sent=False). Raises WrongChain only.
+        """
+        if not calls:
+            return []
+        try:
+            self._verify_chain()
+        except RpcUnavailable as error:
+            return [Missing(error.reason, sent=False, answer_status=error.answer_status)] * len(calls)
+        except RpcError as error:
+            return [Missing(f"eth_chainId: {error.message}", sent=False)] * len(calls)
+        answers: list[Answer[Any]] = []
+        while len(answers) < len(calls):
+            part = calls[len(answers) : len(answers) + self._request_size()]
+            try:
+                answers.extend(self._batch_request(part))
+            except RpcUnavailable as error:
+                answers.extend([Missing(error.reason, error.sent, error.answer_status)] * len(part))
+                rest = len(calls) - len(answers)
+                answers.extend([Missing("not attempted: the request before it failed", sent=False)] * rest)
+                break
+        return answers
+
+    def _verify_chain(self) -> None:
+        if self._verified:
+            return
+        actual = quantity_or_unavailable(self._single("eth_chainId", ()), self.name)
+        if actual != self._chain_id:
+            raise WrongChain(self.name, self._chain_id or 0, actual)
+        self._verified = True
+
+    def _single(self, method: str, params: Sequence[Any]) -> Any:
+        self._next_id += 1
+        request = {"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": list(params)}
+        answer = self._post(orjson.dumps(request), is_read(method))
+        document = self._document(answer)
+        if isinstance(document, dict):
+            if isinstance(document.get("error"), dict):
+                raise error_object(document["error"])
+            if answer.status == 200 and "result" in document and document.get("id") == self._next_id:
+                return document["result"]
+        raise self._failed(
+            RpcUnavailable(f"{self.name}: not a JSON-RPC answer", sent=True, answer_status=answer.status)
+        )
+
+    def _batch_request(self, calls: Sequence[Call]) -> list[Answer[Any]]:
+        first = self._next_id + 1
+        self._next_id += len(calls)
+        body = [
+            {"jsonrpc": "2.0", "id": first + offset, "method": method, "params": list(params)}
+            for offset, (method, params) in enumerate(calls)
+        ]
+        answer = self._post(orjson.dumps(body), all(is_read(method) for method, _ in calls))
+        document = self._document(answer)
+        answers = matched(document, first, len(calls))
+        if answers is None:
+            self._shrink(document)
+            # Some nodes answer a whole batch with one error object, or leave elements out: nobody knows which ran.
+            return [Missing(f"{self.name}: batch {_shape(document)}", answer_status=answer.status)] * len(calls)
+        return answers
+
+    def _request_size(self) -> int:
+        """Calls a HTTP request: BATCH_LIMIT, or less while the node has shown that it takes fewer."""
+        if self._batch_size < BATCH_LIMIT and self._clock() >= self._batch_size_until:
+            self._batch_size = BATCH_LIMIT
+        return self._batch_size
+
+    def _shrink(self, document: Any) -> None:
+        """A lone error object usually means "batch too large": halve the next requests, for some minutes."""
+        if isinstance(document, dict) and self._batch_size > 1:
+            self._batch_size //= 2
+            self._batch_size_until = self._clock() + SMALLER_BATCH_SECONDS
+
+    def _post(self, body: bytes, read: bool) -> HttpAnswer:
+        crash_point("before_rpc_request")
+        try:
+            try:
+                answer = self._connection.post(body)
+            except StaleConnection:
+                if not read:
+                    raise
+                # A read may be asked again; it met a connection that the node had already given up.
+                answer = self._connection.post(body)
+        except RpcUnavailable as error:
+            raise self._failed(error) from None
+        crash_point("after_rpc_request")
+        if answer.status == 429:
+            raise self._failed(RpcRateLimited(f"{self.name}: too many requests", answer.retry_after))
+        return answer
+
+    def _document(self, answer: HttpAnswer) -> Any:
+        try:
+            document = orjson.loads(answer.body)
+        except orjson.JSONDecodeError:
+            reason = f"{self.name}: HTTP {answer.status} without JSON"
+            raise self._failed(RpcUnavailable(reason, sent=True, answer_status=answer.status)) from None
+        if answer.status < 500:
+            self._failures, self._closed_until = 0, 0.0
+        return document
+
+    def _failed(self, error: RpcUnavailable) -> RpcUnavailable:
+        """Open the breaker, longer after each failure in a row; the chain is verified again afterwards."""
+        pause = min(BREAKER_LONGEST_SECONDS, BREAKER_FIRST_SECONDS * 2.0 ** min(self._failures, 10))
+        if isinstance(error, RpcRateLimited) and error.retry_after is not None:
+            pause = min(60.0, max(pause, error.retry_after))
+        self._failures += 1
+        self._closed_until = self._clock() + pause
+        self._verified = self._chain_id is None
+        log.warning(
+            "endpoint unavailable",
+            extra={"action": "rpc_unavailable", "endpoint": self.name, "reason": error.reason, "pause_seconds": pause},
+        )
+        return error
+
+
+def is_read(method: str) -> bool:
+    """Whether asking twice is harmless: everything but transaction submission and test-node commands."""
+    return method.startswith(("eth_", "net_", "web3_")) and not method.startswith("eth_send")
+
+
+def error_object(node: dict[str, Any]) -> RpcError:
+    """The RpcError of a JSON-RPC error object, whatever its fields hold."""
+    code = node.get("code")
+    message = node.get("message")
+    return RpcError(
+        code if isinstance(code, int) else 0, message if isinstance(message, str) else "no message", node.get("data")
+    )
+
+
+def matched(document: Any, first: int, count: int) -> list[Answer[Any]] | None:
+    """Answers by id for the ids `first` .. `first + count - 1`; None unless each of them occurs once and is usable."""
+    if not isinstance(document, list) or len(document) != count:
+        return None
+    found: list[Answer[Any] | None] = [None] * count
+    for element in document:
+        if not isinstance(element, dict) or not isinstance(element.get("id"), int):
+            return None
+        index = element["id"] - first
+        if not 0 <= index < count or found[index] is not None:
+            return None
+        if isinstance(element.get("error"), dict):
+            found[index] = Failed(error_object(element["error"]))
+        elif "result" in element:
+            found[index] = Ok(element["result"])
+        else:
+            return None
+    return [answer for answer in found if answer is not None]
+
+
+def quantity_or_unavailable(value: Any, name: str) -> int:
+    """The int of a QUANTITY result. Raises RpcUnavailable when the node sent something else."""
+    try:
+        return quantity(value)
+    except ValueError:
+        raise RpcUnavailable(f"{name}: a quantity was expected", sent=True) from None
+
+
+def _shape(document: Any) -> str:
+    """What came instead of a batch answer, for the log; a lone error object shows its text."""
+    if isinstance(document, dict) and isinstance(document.get("error"), dict):
+        return f"answered by one error object: {error_object(document['error'])}"
+    return f"answered by {type(document).__name__} of another shape"
