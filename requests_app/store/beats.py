@@ -1,0 +1,35 @@
+"""Signs of life of loops and processes: written by their beat thread, read by the watchdog and the console."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from psycopg import Connection
+
+from requests_app.store.session import fetch_all, run
+
+
+class Beat(NamedTuple):
+    """A loop as the watchdog sees it. Ages are seconds; None: it has never given a sign of life."""
+
+    resource: str
+    age_seconds: float | None
+    stuck_seconds: float | None
+    epoch: int
+
+
+def write_beat(conn: Connection[Any], resource: str, instance: str, *, turn_age: float, pid: int, host: str) -> None:
+    """Record that `instance` lives, and that its loop last came round `turn_age` seconds ago."""
+    params = {"resource": resource, "instance": instance, "turn_age": turn_age, "pid": pid, "host": host}
+    run(conn, "beats", "write_beat", params)
+
+
+def beats_of(conn: Connection[Any], resources: Sequence[str]) -> list[Beat]:
+    """One row for each resource asked for, in order of its name."""
+    return [Beat(*row) for row in fetch_all(conn, "beats", "beats_of", {"resources": list(resources)})]
+
+
+def forget_beats(conn: Connection[Any], resources: Sequence[str]) -> None:
+    """Remove the rows of loops that have ended on purpose."""
+    run(conn, "beats", "forget_beats", {"resources": list(resources)})
