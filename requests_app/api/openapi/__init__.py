@@ -1,0 +1,1 @@
+"""The OpenAPI document: components, per-route decorators, and the generator run."""

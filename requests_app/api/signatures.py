@@ -1,0 +1,98 @@
+"""The signature pre-check of v3 user decrypts: ECDSA first, then the wallet contract by ERC-1271 (fhevm_http 13.2).
+
+The call to the host chain is made by an implementation named in the setting SIGNATURE_VERIFIER, because this package
+must not import the chain layer.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from threading import BoundedSemaphore
+from typing import Any, Final, Protocol, cast
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from requests_app.api.intake import Intake
+from requests_app.api.labels import INTERNAL_TEXT, RATE_LIMITED_TEXT, Label
+from requests_app.api.refusals import Refused, invalid_signature
+from requests_app.api.retry_after import pace
+from requests_app.config import config
+from requests_app.errors import RelayerError
+from requests_app.states import ReqType
+from requests_app.typed_data import Domain, recover, unified_hash
+
+DEFAULT_VERIFIER: Final = "workers.chain.precheck.Verifier"
+
+# A wallet check waits for somebody else's node: a flood of junk signatures must not park every web thread there.
+_PLACES = BoundedSemaphore(8)
+_log = logging.getLogger("relayer.api")
+
+
+class WalletCheckFailed(RelayerError):
+    """The host chain could not be asked whether a wallet accepts a signature."""
+
+
+class SignatureVerifier(Protocol):
+    """Asks a wallet contract; safe to call from several threads."""
+
+    def is_valid(self, chain_id: int, wallet: bytes, digest: bytes, signature: bytes) -> bool:
+        """Whether the contract at `wallet` (20 bytes) on the host chain accepts the signature of the 32-byte digest.
+
+        Raises WalletCheckFailed when the chain did not answer after the configured attempts.
+        """
+
+
+@lru_cache(maxsize=1)
+def verifier() -> SignatureVerifier:
+    """The configured verifier, made once a process."""
+    made: Any = import_string(getattr(settings, "SIGNATURE_VERIFIER", DEFAULT_VERIFIER))()
+    return cast("SignatureVerifier", made)
+
+
+def precheck(intake: Intake) -> None:
+    """Check a unified request's signature. Other forms pass: the gateway contract checks theirs.
+
+    Raises Refused: 400 for a wrong signature, 500 when the host chain is not reachable, 429 when too many wallet
+    checks are under way.
+    """
+    if intake.req_type is not ReqType.UNIFIED or not getattr(settings, "V3_SIGNATURE_CHECK", True):
+        return
+    chains = set(intake.host_chains())
+    if len(chains) != 1:
+        raise invalid_signature()
+    chain_id = chains.pop()
+    user, signature = _raw(intake.body["user"]), _raw(intake.body["signature"])
+    digest = unified_digest(intake.body, chain_id)
+    if recover(digest, signature) != user and not _wallet_accepts(chain_id, user, digest, signature):
+        raise invalid_signature()
+
+
+def unified_digest(body: dict[str, Any], chain_id: int) -> bytes:
+    """The EIP-712 digest of a canonical unified payload: the domain names the host chain and the gateway contract."""
+    struct = unified_hash(
+        _raw(body["user"]),
+        _raw(body["public_key"]),
+        [_raw(text) for text in body["allowed_contracts"]],
+        int(body["start_timestamp"]),
+        int(body["duration_seconds"]),
+        _raw(body["extra_data"]),
+    )
+    return Domain("Decryption", chain_id, config().gateway.decryption).digest(struct)
+
+
+def _wallet_accepts(chain_id: int, wallet: bytes, digest: bytes, signature: bytes) -> bool:
+    if not _PLACES.acquire(blocking=False):
+        raise Refused(Label.RATE_LIMITED, RATE_LIMITED_TEXT, retry_after=pace().rate_limited_seconds)
+    try:
+        return verifier().is_valid(chain_id, wallet, digest, signature)
+    except WalletCheckFailed as error:
+        _log.warning("wallet check failed", extra={"action": "wallet_check_failed", "chain_id": chain_id})
+        raise Refused(Label.INTERNAL_SERVER_ERROR, INTERNAL_TEXT) from error
+    finally:
+        _PLACES.release()
+
+
+def _raw(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))

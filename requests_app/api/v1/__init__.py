@@ -1,0 +1,1 @@
+"""The native face: the row as it is, problem+json errors, long-poll."""

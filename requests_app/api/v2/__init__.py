@@ -1,0 +1,1 @@
+"""The fhEVM wire contract: /v2 and /v3 routes."""

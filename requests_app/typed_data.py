@@ -1,0 +1,155 @@
+"""EIP-712 digests of the five structs that users, KMS nodes and coprocessors sign, and recovery of a signer.
+
+Sources: EIP-712; structs and domains of fhevm_http 13.2, 13.3 and 16.5. Addresses are 20 bytes, digests and hashes
+32 bytes. Pure computation: no database, no network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import coincurve
+import sha3
+
+DOMAIN_TYPE: Final = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+DIRECT_TYPE: Final = (
+    b"UserDecryptRequestVerification(bytes publicKey,address[] contractAddresses,"
+    b"uint256 startTimestamp,uint256 durationDays,bytes extraData)"
+)
+DELEGATED_TYPE: Final = (
+    b"DelegatedUserDecryptRequestVerification(bytes publicKey,address[] contractAddresses,address delegatorAddress,"
+    b"uint256 startTimestamp,uint256 durationDays,bytes extraData)"
+)
+UNIFIED_TYPE: Final = (
+    b"UserDecryptRequestVerification(address userAddress,bytes publicKey,address[] allowedContracts,"
+    b"uint256 startTimestamp,uint256 durationSeconds,bytes extraData)"
+)
+PUBLIC_TYPE: Final = b"PublicDecryptVerification(bytes32[] ctHandles,bytes decryptedResult,bytes extraData)"
+PROOF_TYPE: Final = (
+    b"CiphertextVerification(bytes32[] ctHandles,address userAddress,address contractAddress,"
+    b"uint256 contractChainId,bytes extraData)"
+)
+
+SIGNATURE_BYTES: Final = 65
+
+
+def keccak256(data: bytes) -> bytes:
+    """Keccak-256 with Ethereum's padding: 32 bytes."""
+    return bytes(sha3.keccak_256(data).digest())
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """An EIP-712 domain without salt; `contract` is 20 bytes."""
+
+    name: str
+    chain_id: int
+    contract: bytes
+    version: str = "1"
+
+    def separator(self) -> bytes:
+        """The 32-byte domain separator."""
+        return _separator(self)
+
+    def digest(self, struct_hash: bytes) -> bytes:
+        """What is signed for a struct hash: 32 bytes."""
+        return keccak256(b"\x19\x01" + self.separator() + struct_hash)
+
+
+@lru_cache(maxsize=64)
+def _separator(domain: Domain) -> bytes:
+    return keccak256(
+        keccak256(DOMAIN_TYPE)
+        + keccak256(domain.name.encode())
+        + keccak256(domain.version.encode())
+        + _word(domain.chain_id)
+        + _padded(domain.contract)
+    )
+
+
+def direct_hash(public_key: bytes, contracts: Sequence[bytes], start: int, days: int, extra: bytes) -> bytes:
+    """Struct hash of a v2 direct user decrypt; `start` in seconds since 1970."""
+    return keccak256(
+        keccak256(DIRECT_TYPE)
+        + keccak256(public_key)
+        + _addresses(contracts)
+        + _word(start)
+        + _word(days)
+        + keccak256(extra)
+    )
+
+
+def delegated_hash(
+    public_key: bytes, contracts: Sequence[bytes], delegator: bytes, start: int, days: int, extra: bytes
+) -> bytes:
+    """Struct hash of a v2 delegated user decrypt, which the delegate signs."""
+    return keccak256(
+        keccak256(DELEGATED_TYPE)
+        + keccak256(public_key)
+        + _addresses(contracts)
+        + _padded(delegator)
+        + _word(start)
+        + _word(days)
+        + keccak256(extra)
+    )
+
+
+def unified_hash(
+    user: bytes, public_key: bytes, contracts: Sequence[bytes], start: int, seconds: int, extra: bytes
+) -> bytes:
+    """Struct hash of a v3 unified user decrypt. Handles and owners are not part of it."""
+    return keccak256(
+        keccak256(UNIFIED_TYPE)
+        + _padded(user)
+        + keccak256(public_key)
+        + _addresses(contracts)
+        + _word(start)
+        + _word(seconds)
+        + keccak256(extra)
+    )
+
+
+def public_hash(handles: Sequence[bytes], result: bytes, extra: bytes) -> bytes:
+    """Struct hash of a KMS answer to a public decrypt; `extra` is empty when the request's was version 0."""
+    return keccak256(keccak256(PUBLIC_TYPE) + keccak256(b"".join(handles)) + keccak256(result) + keccak256(extra))
+
+
+def proof_hash(handles: Sequence[bytes], user: bytes, contract: bytes, chain_id: int, extra: bytes) -> bytes:
+    """Struct hash of a coprocessor's confirmation of an input proof."""
+    return keccak256(
+        keccak256(PROOF_TYPE)
+        + keccak256(b"".join(handles))
+        + _padded(user)
+        + _padded(contract)
+        + _word(chain_id)
+        + keccak256(extra)
+    )
+
+
+def recover(digest: bytes, signature: bytes) -> bytes | None:
+    """The 20-byte address that signed `digest`, or None when the 65 bytes (r, s, v in 0, 1, 27, 28) name nobody."""
+    if len(signature) != SIGNATURE_BYTES:
+        return None
+    parity = signature[64] - 27 if signature[64] >= 27 else signature[64]
+    if parity not in (0, 1):
+        return None
+    try:
+        key = coincurve.PublicKey.from_signature_and_message(signature[:64] + bytes([parity]), digest, hasher=None)
+    except Exception:
+        return None
+    return keccak256(key.format(compressed=False)[1:])[12:]
+
+
+def _word(value: int) -> bytes:
+    return value.to_bytes(32, "big")
+
+
+def _padded(address: bytes) -> bytes:
+    return address.rjust(32, b"\0")
+
+
+def _addresses(addresses: Sequence[bytes]) -> bytes:
+    return keccak256(b"".join(_padded(address) for address in addresses))
