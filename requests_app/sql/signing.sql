@@ -1,7 +1,5 @@
--- Signers, nonces and attempts (design 2.3; reference queue_settle 4, engine_spike 3). Every statement takes a batch.
--- Guards on transient statuses are CASE expressions: a plain comparison makes the planner believe in zero rows and scan by
--- status with the batch as inner loop, which is quadratic (trap T4; plan test in tests/send). Lock order: account, lease
--- and signer, row, job.
+-- Signers, nonce slots and attempts (design 2.3; reference queue_settle 4). Guards on transient statuses are CASE expressions
+-- (trap T4). Facts from the node are not fenced: their guards make them idempotent.
 
 -- name: ensure_signers
 INSERT INTO signer (chain_id, address)
@@ -37,105 +35,25 @@ UPDATE signer AS g SET status = %(status)s, status_reason = %(reason)s
  WHERE g.id = %(signer)s AND g.status = %(from_status)s
    AND (%(from_reason)s::text IS NULL OR g.status_reason = %(from_reason)s::text);
 
--- name: lock_accounts
--- First lock of the sending transaction: a client that is disabled from now on waits until it has committed.
-SELECT a.id FROM client_account a
- WHERE a.id IN (SELECT v.client_id
-                  FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[]) AS w(kind, id)
-                  JOIN request_client v ON v.kind = w.kind AND v.request_id = w.id)
- ORDER BY a.id
-   FOR SHARE OF a;
-
--- name: claim_sends
--- Fence, signer, and those of the wanted rows that may be sent now, locked; each with its nonce. Nothing is written yet.
--- No row: stale epoch, signer not active, or nothing left to send.
-WITH f AS MATERIALIZED (
-  SELECT epoch FROM exec_lease
-   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
-s AS MATERIALIZED (
-  SELECT g.id, g.next_nonce FROM signer g CROSS JOIN f
-   WHERE g.id = %(signer)s AND g.status = 'active' AND g.next_nonce IS NOT NULL FOR UPDATE OF g),
-w AS MATERIALIZED (
-  SELECT a.kind, a.id, a.ord
-    FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[]) WITH ORDINALITY AS a(kind, id, ord) CROSS JOIN s
-   WHERE NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = a.kind AND n.subject_id = a.id AND n.state <> 'dead')
-     AND (NOT EXISTS (SELECT 1 FROM request_client v WHERE v.kind = a.kind AND v.request_id = a.id)
-          OR EXISTS (SELECT 1 FROM request_client v JOIN client_account c ON c.id = v.client_id
-                      WHERE v.kind = a.kind AND v.request_id = a.id
-                        AND v.canceled_at IS NULL AND c.status = 'active'))),
-u AS MATERIALIZED (
-  SELECT w.ord FROM w JOIN user_decrypt_req r ON r.id = w.id
-   WHERE w.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
-p AS MATERIALIZED (
-  SELECT w.ord FROM w JOIN public_decrypt_req r ON r.id = w.id
-   WHERE w.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
-i AS MATERIALIZED (
-  SELECT w.ord FROM w JOIN input_proof_req r ON r.id = w.id
-   WHERE w.kind = 3 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
-c AS (SELECT ord FROM u UNION ALL SELECT ord FROM p UNION ALL SELECT ord FROM i)
-SELECT w.ord - 1 AS place, s.next_nonce + row_number() OVER (ORDER BY w.ord) - 1 AS nonce
-  FROM c JOIN w ON w.ord = c.ord CROSS JOIN s
- ORDER BY w.ord;
-
--- name: store_sends
--- The rest of the transaction that claim_sends began: state change, counter, slot, signed bytes, transition. The caller
--- compares both counts with the batch and rolls back when they differ.
-WITH a AS MATERIALIZED (
-  SELECT * FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[], %(nonce)b::bigint[], %(hash)b::bytea[],
-                       %(raw)b::bytea[], %(gas)b::bigint[]) AS t(kind, id, nonce, hash, raw, gas)),
-u AS (
-  UPDATE user_decrypt_req AS r
-     SET status = %(target)s, gw_req_tx_hash = a.hash, updated_at = clock_timestamp(),
-         state_entered_at = clock_timestamp(),
-         deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM a WHERE a.kind = 1 AND r.id = a.id AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-  RETURNING a.nonce),
-p AS (
-  UPDATE public_decrypt_req AS r
-     SET status = %(target)s, gw_req_tx_hash = a.hash, updated_at = clock_timestamp(),
-         state_entered_at = clock_timestamp(),
-         deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM a WHERE a.kind = 2 AND r.id = a.id AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-  RETURNING a.nonce),
-i AS (
-  UPDATE input_proof_req AS r
-     SET status = %(target)s, gw_req_tx_hash = a.hash, updated_at = clock_timestamp(),
-         state_entered_at = clock_timestamp(),
-         deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM a WHERE a.kind = 3 AND r.id = a.id AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-  RETURNING a.nonce),
-c AS (SELECT nonce FROM u UNION ALL SELECT nonce FROM p UNION ALL SELECT nonce FROM i),
-g AS (
-  UPDATE signer SET next_nonce = next_nonce + (SELECT count(*) FROM a)
-   WHERE id = %(signer)s AND next_nonce = (SELECT min(nonce) FROM a) RETURNING id),
-sl AS (
-  INSERT INTO nonce_slot (signer_id, nonce, kind, subject_id, state, opened_epoch)
-  SELECT %(signer)s, nonce, kind, id, 'signed', %(epoch)s FROM a),
-tr AS (
-  INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor, epoch, tx_hash)
-  SELECT kind, id, %(verb)s, %(source)s, %(target)s, %(actor)s, %(epoch)s, hash FROM a),
-t AS (
-  INSERT INTO tx_attempt (signer_id, nonce, seq, tx_hash, raw_tx, max_fee_per_gas, max_priority_fee, gas_limit, state, epoch)
-  SELECT %(signer)s, nonce, 1, hash, raw, %(max_fee)s::numeric, %(max_priority)s::numeric, gas, 'prepared', %(epoch)s
-    FROM a)
-SELECT (SELECT count(*) FROM c) AS requests, (SELECT count(*) FROM g) AS signers;
-
 -- name: record_sends
 -- What the node said to each broadcast, and what becomes of the jobs: one statement, autocommit. An attempt that was once
--- accepted stays so: a later time-out says nothing about bytes that a node has already taken.
+-- accepted stays so: a later time-out says nothing about bytes that a node has already taken. Rows are locked in nonce
+-- order, because the listener may record the same attempts as mined at this moment.
 WITH r AS MATERIALIZED (
   SELECT * FROM unnest(%(nonce)b::bigint[], %(seq)b::smallint[], %(state)b::text[], %(live)b::bool[],
                        %(error_class)s::text[], %(error_text)s::text[])
            AS t(nonce, seq, state, live, error_class, error_text)),
+held AS MATERIALIZED (
+  SELECT t.id, t.state AS was, r.* FROM tx_attempt t JOIN r ON r.nonce = t.nonce AND r.seq = t.seq
+   WHERE t.signer_id = %(signer)s ORDER BY t.nonce, t.seq FOR UPDATE OF t),
 t AS (
   UPDATE tx_attempt AS t
-     SET state = CASE WHEN t.state = 'accepted' AND r.state <> 'refused' THEN t.state ELSE r.state END,
-         error_class = r.error_class, error_text = r.error_text,
+     SET state = CASE WHEN h.was = 'accepted' AND h.state <> 'refused' THEN h.was ELSE h.state END,
+         error_class = h.error_class, error_text = h.error_text,
          first_sent_at = coalesce(t.first_sent_at, clock_timestamp()), last_sent_at = clock_timestamp(),
          send_count = t.send_count + 1
-    FROM r
-   WHERE t.signer_id = %(signer)s AND t.nonce = r.nonce AND t.seq = r.seq
-     AND CASE WHEN t.state IN ('prepared', 'unknown', 'accepted') THEN true ELSE false END
+    FROM held h
+   WHERE t.id = h.id AND CASE WHEN h.was IN ('prepared', 'unknown', 'accepted') THEN true ELSE false END
   RETURNING t.nonce),
 sl AS (
   UPDATE nonce_slot AS s SET state = 'live'
@@ -167,90 +85,71 @@ SELECT nonce, seq, tx_hash, raw_tx, state, siblings
  ORDER BY nonce
  LIMIT %(limit)s::bigint;
 
--- name: admit_requests
--- Rows first, then jobs, as the lock order says; the second lock is the fence: only a current receipt lets the row pass.
-WITH a AS MATERIALIZED (
-  SELECT * FROM unnest(%(job)b::bigint[], %(attempt)b::int[], %(kind)b::smallint[], %(subject)b::bigint[])
-           AS t(job, attempt, kind, id)),
-lu AS MATERIALIZED (
-  SELECT r.id FROM a JOIN user_decrypt_req r ON r.id = a.id
-   WHERE a.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-   ORDER BY r.id FOR UPDATE OF r),
-lp AS MATERIALIZED (
-  SELECT r.id FROM a JOIN public_decrypt_req r ON r.id = a.id
-   WHERE a.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-   ORDER BY r.id FOR UPDATE OF r),
-l AS MATERIALIZED (SELECT 1::smallint AS kind, id FROM lu UNION ALL SELECT 2::smallint, id FROM lp),
-j AS (
-  UPDATE queue_job AS q
-     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL
-    FROM a JOIN l ON l.kind = a.kind AND l.id = a.id
-   WHERE q.id = a.job AND q.attempt = a.attempt
-  RETURNING a.kind, a.id),
-u AS (
-  UPDATE user_decrypt_req AS r
-     SET status = %(target)s, updated_at = clock_timestamp(), state_entered_at = clock_timestamp(),
-         deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id),
-p AS (
-  UPDATE public_decrypt_req AS r
-     SET status = %(target)s, updated_at = clock_timestamp(), state_entered_at = clock_timestamp(),
-         deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id),
-c AS (SELECT kind, id FROM u UNION ALL SELECT kind, id FROM p),
-tr AS (
-  INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor)
-  SELECT kind, id, %(verb)s, %(source)s, %(target)s, %(actor)s FROM c)
-SELECT kind, id FROM c;
+-- name: hold_fence
+-- The lease row, share-locked until the transaction ends: a take-over waits for us or has won before us.
+SELECT epoch FROM exec_lease
+ WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE;
 
--- name: end_unsent
--- Deny, expire or refuse: rows that never had signed bytes end here and their jobs with them. Fenced by the receipt, and by
--- the signer lease where a resource is given. A row that got a slot meanwhile is not touched.
-WITH f AS MATERIALIZED (
-  SELECT epoch FROM exec_lease
-   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
-a AS MATERIALIZED (
-  SELECT * FROM unnest(%(job)b::bigint[], %(attempt)b::int[], %(kind)b::smallint[], %(subject)b::bigint[],
-                       %(label)s::text[], %(detail)s::text[], %(selector)s::bytea[])
-           AS t(job, attempt, kind, id, label, detail, selector)
-   WHERE (%(resource)s::text IS NULL OR EXISTS (SELECT 1 FROM f))
-     AND NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = t.kind AND n.subject_id = t.id AND n.state <> 'dead')),
-lu AS MATERIALIZED (
-  SELECT r.id FROM a JOIN user_decrypt_req r ON r.id = a.id
-   WHERE a.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-   ORDER BY r.id FOR UPDATE OF r),
-lp AS MATERIALIZED (
-  SELECT r.id FROM a JOIN public_decrypt_req r ON r.id = a.id
-   WHERE a.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-   ORDER BY r.id FOR UPDATE OF r),
-li AS MATERIALIZED (
-  SELECT r.id FROM a JOIN input_proof_req r ON r.id = a.id
-   WHERE a.kind = 3 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
-   ORDER BY r.id FOR UPDATE OF r),
-l AS MATERIALIZED (
-  SELECT 1::smallint AS kind, id FROM lu UNION ALL SELECT 2::smallint, id FROM lp UNION ALL SELECT 3::smallint, id FROM li),
-j AS (
-  DELETE FROM queue_job AS q
-   USING a JOIN l ON l.kind = a.kind AND l.id = a.id
-   WHERE q.id = a.job AND q.attempt = a.attempt
-  RETURNING a.kind, a.id, a.label, a.detail, a.selector),
-u AS (
-  UPDATE user_decrypt_req AS r
-     SET status = %(target)s, fail_label = j.label, fail_detail = j.detail, fail_selector = j.selector, deadline_at = NULL,
-         updated_at = clock_timestamp(), state_entered_at = clock_timestamp(), completed_at = clock_timestamp()
-    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id, j.label),
-p AS (
-  UPDATE public_decrypt_req AS r
-     SET status = %(target)s, fail_label = j.label, fail_detail = j.detail, fail_selector = j.selector, deadline_at = NULL,
-         updated_at = clock_timestamp(), state_entered_at = clock_timestamp(), completed_at = clock_timestamp()
-    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id, j.label),
-i AS (
-  UPDATE input_proof_req AS r
-     SET status = %(target)s, fail_label = j.label, fail_detail = j.detail, fail_selector = j.selector, deadline_at = NULL,
-         updated_at = clock_timestamp(), state_entered_at = clock_timestamp(), completed_at = clock_timestamp()
-    FROM j WHERE j.kind = 3 AND r.id = j.id RETURNING j.kind, r.id, j.label),
-c AS (SELECT * FROM u UNION ALL SELECT * FROM p UNION ALL SELECT * FROM i),
-tr AS (
-  INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor, epoch, reason)
-  SELECT kind, id, %(verb)s, %(source)s, %(target)s, %(actor)s, %(epoch)s, label FROM c)
-SELECT kind, id FROM c;
+-- name: find_signer
+SELECT id, status, status_reason, next_nonce, max_inflight, chain_nonce_latest
+  FROM signer WHERE id = %(signer)s;
+
+-- name: attempts_to_look_up
+-- Attempts that were broadcast a while ago and of which the listener has read nothing yet (index tx_attempt_open).
+SELECT t.nonce, t.seq, t.tx_hash, t.gas_limit, t.receipt_status, s.kind, s.subject_id,
+       extract(epoch FROM clock_timestamp() - t.first_sent_at)::float8 AS age_seconds
+  FROM tx_attempt t JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
+ WHERE t.signer_id = %(signer)s AND t.state IN ('prepared', 'unknown', 'accepted')
+   AND t.first_sent_at <= clock_timestamp() - make_interval(secs => %(older_than)s::float8)
+ ORDER BY t.nonce, t.seq
+ LIMIT %(limit)s::bigint;
+
+-- name: record_lookups
+-- Receipts as found. settled: the slot is decided by this attempt. Without it only the block is noted, or taken back when
+-- a receipt vanished with its block, and the attempt stays open.
+WITH r AS MATERIALIZED (
+  SELECT * FROM unnest(%(nonce)b::bigint[], %(seq)b::smallint[], %(status)s::smallint[], %(block)s::bigint[],
+                       %(block_hash)s::bytea[], %(settled)b::bool[])
+           AS t(nonce, seq, status, block, block_hash, settled)),
+held AS MATERIALIZED (
+  SELECT t.id, t.state AS was, t.tx_hash, r.* FROM tx_attempt t JOIN r ON r.nonce = t.nonce AND r.seq = t.seq
+   WHERE t.signer_id = %(signer)s ORDER BY t.nonce, t.seq FOR UPDATE OF t),
+t AS (
+  UPDATE tx_attempt AS t
+     SET block_number = h.block, block_hash = h.block_hash, receipt_status = h.status,
+         state = CASE WHEN h.settled THEN 'mined' ELSE t.state END
+    FROM held h
+   WHERE t.id = h.id AND CASE WHEN h.was IN ('prepared', 'unknown', 'accepted') THEN true ELSE false END
+     AND (h.settled OR (t.block_hash, t.receipt_status) IS DISTINCT FROM (h.block_hash, h.status))
+  RETURNING t.id, t.nonce, h.settled, t.tx_hash),
+o AS (
+  UPDATE tx_attempt AS o SET state = 'replaced'
+    FROM t WHERE t.settled AND o.signer_id = %(signer)s AND o.nonce = t.nonce AND o.id <> t.id
+     AND CASE WHEN o.state IN ('prepared', 'unknown', 'accepted', 'refused') THEN true ELSE false END),
+sl AS (
+  UPDATE nonce_slot AS s SET state = 'mined', winner_hash = t.tx_hash, closed_at = clock_timestamp()
+    FROM t WHERE t.settled AND s.signer_id = %(signer)s AND s.nonce = t.nonce
+     AND CASE WHEN s.state IN ('signed', 'live') THEN true ELSE false END)
+SELECT count(*) AS attempts FROM t;
+
+-- name: request_bodies
+-- What was asked, for the few whose revert is read again.
+SELECT b.kind, b.request_id, b.body, u.req_type
+  FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[]) AS a(kind, id)
+  JOIN request_payload b ON b.kind = a.kind AND b.request_id = a.id
+  LEFT JOIN user_decrypt_req u ON a.kind = 1 AND u.id = a.id;
+
+-- name: finalize_slots
+-- Mined slots that the chain can no longer take back. The scan starts at the highest slot already final.
+WITH s AS (
+  UPDATE nonce_slot AS s SET state = 'final'
+   WHERE s.signer_id = %(signer)s AND s.nonce < %(finalized)s
+     AND s.nonce > coalesce((SELECT n.nonce FROM nonce_slot n WHERE n.signer_id = %(signer)s AND n.state = 'final'
+                              ORDER BY n.nonce DESC LIMIT 1), -1)
+     AND CASE WHEN s.state = 'mined' THEN true ELSE false END
+  RETURNING s.nonce, s.winner_hash),
+t AS (
+  UPDATE tx_attempt AS t SET state = 'final'
+    FROM s WHERE t.signer_id = %(signer)s AND t.nonce = s.nonce AND t.tx_hash = s.winner_hash
+     AND CASE WHEN t.state = 'mined' THEN true ELSE false END)
+SELECT count(*) AS slots FROM s;

@@ -1,0 +1,145 @@
+"""The work queue: enqueue, lease, and what a worker does with a lease (design 2.3; reference queue_settle 2).
+
+Delivery is at least once. A job is a pointer and says nothing of its subject's state, so `lease_requests` reads the rows
+again with the lease. A worker that gets `stale` or `not_found` does nothing further: whatever it wrote is idempotent.
+Times are the database's; delays and lease lengths are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from psycopg import Connection
+
+from requests_app.states import Kind, ReqType, Status
+from requests_app.store.session import fetch_all, run
+
+READY: Final = "ready"  # decrypts that wait for host ACL and gateway readiness
+SEND: Final = "send"  # requests that wait for a nonce
+NORMAL: Final = 100
+RESCUE: Final = 0
+
+
+class Verdict(StrEnum):
+    """What became of a receipt."""
+
+    OK = "ok"
+    STALE = "stale"  # the job is there, but was leased again since
+    NOT_FOUND = "not_found"  # the job is gone
+
+
+class Receipt(NamedTuple):
+    """The handle of one lease of one job."""
+
+    job_id: int
+    attempt: int
+
+
+class Subject(NamedTuple):
+    """What a job points at."""
+
+    kind: Kind
+    id: int
+
+
+class Delivery(NamedTuple):
+    """One leased job."""
+
+    receipt: Receipt
+    subject: Subject
+    tenant_id: int
+
+
+class LeasedRequest(NamedTuple):
+    """One leased job with its request as it stands now. `status` None: no such row. `body` is the canonical payload."""
+
+    receipt: Receipt
+    subject: Subject
+    status: Status | None
+    ext_job_id: UUID | None
+    req_type: ReqType | None
+    body: Mapping[str, Any] | None
+    overdue: bool
+    effective: bool
+    has_slot: bool
+
+
+def enqueue_jobs(
+    conn: Connection[Any], queue: str, subjects: Sequence[tuple[Subject, int]], *, priority: int = NORMAL
+) -> int:
+    """Put (subject, tenant) pairs into a queue; how many were not there already, leased or waiting."""
+    if not subjects:
+        return 0
+    parameters = {
+        "queue": queue,
+        "priority": priority,
+        "kind": [subject.kind.value for subject, _ in subjects],
+        "subject": [subject.id for subject, _ in subjects],
+        "tenant": [tenant for _, tenant in subjects],
+    }
+    return run(conn, "queue", "enqueue_jobs", parameters)
+
+
+def lease_jobs(conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float) -> list[Delivery]:
+    """At most `limit` visible jobs, by priority and age, hidden from others for `seconds`. Attempts count at lease."""
+    rows = fetch_all(conn, "queue", "lease_jobs", _lease(queue, limit, owner, seconds))
+    return [
+        Delivery(Receipt(row.id, row.attempt), Subject(Kind(row.kind), row.subject_id), row.tenant_id) for row in rows
+    ]
+
+
+def lease_requests(conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float) -> list[LeasedRequest]:
+    """As `lease_jobs`, with row, payload and effectiveness of the clients read again in the same statement."""
+    rows = fetch_all(conn, "queue", "lease_requests", _lease(queue, limit, owner, seconds))
+    return [
+        LeasedRequest(
+            Receipt(row.id, row.attempt),
+            Subject(Kind(row.kind), row.subject_id),
+            Status(row.status) if row.status else None,
+            row.ext_job_id,
+            ReqType(row.req_type) if row.req_type else None,
+            row.body,
+            bool(row.overdue),
+            row.effective,
+            row.has_slot,
+        )
+        for row in rows
+    ]
+
+
+def ack_jobs(conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
+    """Delete the jobs whose receipts are current. One verdict a receipt, in order."""
+    return _verdicts(conn, "ack_jobs", receipts)
+
+
+def nack_jobs(conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
+    """Release the jobs; each becomes visible again after its own delay. The attempts stay counted."""
+    return _verdicts(conn, "nack_jobs", receipts, delay=[float(delay) for delay in delays])
+
+
+def extend_jobs(conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
+    """Keep the jobs hidden for `seconds` from now."""
+    return _verdicts(conn, "extend_jobs", receipts, seconds=seconds)
+
+
+def move_jobs(conn: Connection[Any], receipts: Sequence[Receipt], queue: str) -> list[Verdict]:
+    """Hand the jobs over to another queue, visible at once, with a new id and no attempts."""
+    return _verdicts(conn, "move_jobs", receipts, queue=queue)
+
+
+def _lease(queue: str, limit: int, owner: str, seconds: float) -> dict[str, Any]:
+    return {"queue": queue, "limit": limit, "owner": owner, "seconds": float(seconds)}
+
+
+def _verdicts(conn: Connection[Any], name: str, receipts: Sequence[Receipt], **more: Any) -> list[Verdict]:
+    if not receipts:
+        return []
+    parameters = {
+        "id": [receipt.job_id for receipt in receipts],
+        "attempt": [receipt.attempt for receipt in receipts],
+        **more,
+    }
+    return [Verdict(row.verdict) for row in fetch_all(conn, "queue", name, parameters)]
