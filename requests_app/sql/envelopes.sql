@@ -139,8 +139,10 @@ SELECT m.position, m.kind, m.ref, m.contract, m.block_hash, m.tx_hash, b.payload
    AND m.position >= %(floor)s::bigint AND m.position <= %(upto)s::bigint
  ORDER BY m.position;
 
--- name: park_envelope
+-- name: park_envelopes
 INSERT INTO dead_envelope AS d (consumer, source_id, position, error_class, error, attempts, retryable, first_at)
-VALUES (%(consumer)s, %(source)s, %(position)s, %(error_class)s, %(error)s, 1, %(retryable)s, clock_timestamp())
+SELECT %(consumer)s, %(source)s, position, error_class, error, 1, retryable, clock_timestamp()
+  FROM unnest(%(positions)b::bigint[], %(classes)b::text[], %(errors)b::text[], %(retryable)b::bool[])
+    AS t(position, error_class, error, retryable) ORDER BY position
 ON CONFLICT (consumer, source_id, position)
 DO UPDATE SET attempts = d.attempts + 1, error_class = excluded.error_class, error = excluded.error, resolved_at = NULL;

@@ -1,11 +1,10 @@
-"""The envelope log: record a block range, read pages, move consumers (design 3.6; reference/envelopes.md 6.3).
+"""The envelope log, writing side: sources, bands, block ranges (design 3.6; reference/envelopes.md 6.3).
 
 position = block << 20 | log index, unique and ordered within a source. Hashes and references are 32 bytes, contracts 20.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
@@ -18,7 +17,6 @@ from requests_app.errors import ForeignChain, RelayerError, SourceHalted, StaleE
 from requests_app.store.session import Row, fetch_all, fetch_one, run
 
 INDEX_BITS: Final = 20
-REQUESTS: Final = "requests"  # the consumer that moves gateway requests
 
 
 class Gap(RelayerError):
@@ -34,7 +32,10 @@ class Conflict(RelayerError):
 
 
 class Recordable(Protocol):
-    """What the log stores of an event; the chain layer's Envelope has these."""
+    """What the log stores of an event; the chain layer's Envelope has these.
+
+    `digest` is sha256(block_hash || tx_hash || payload): what makes two events the same.
+    """
 
     @property
     def position(self) -> int: ...
@@ -50,6 +51,8 @@ class Recordable(Protocol):
     def tx_hash(self) -> bytes: ...
     @property
     def payload(self) -> bytes: ...
+    @property
+    def digest(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,31 +64,11 @@ class Fence:
     epoch: int
 
 
-class Stored(NamedTuple):
-    """An envelope read back. `payload` None: its blob is retired."""
-
-    position: int
-    kind: int
-    ref: bytes | None
-    contract: bytes
-    block_hash: bytes
-    tx_hash: bytes
-    payload: bytes | None
-
-
 class Recorded(NamedTuple):
     """What a range added, and the seal after it."""
 
     inserted: int
     sealed: int
-
-
-class Standing(NamedTuple):
-    """Where a consumer and the seal of its source stand."""
-
-    position: int
-    sealed: int
-    halted: str | None
 
 
 def position_of(block: int, index: int = 0) -> int:
@@ -98,11 +81,6 @@ def position_of(block: int, index: int = 0) -> int:
 def last_position(block: int) -> int:
     """The highest position a block can hold."""
     return (block + 1 << INDEX_BITS) - 1
-
-
-def digest(envelope: Recordable) -> bytes:
-    """SHA-256 over block hash, transaction hash and payload: what makes two events the same."""
-    return hashlib.sha256(envelope.block_hash + envelope.tx_hash + envelope.payload).digest()
 
 
 def add_source(
@@ -210,51 +188,6 @@ def halt_source(conn: Connection[Any], source_id: int, reason: str) -> bool:
     return run(conn, "envelopes", "halt_source", {"source": source_id, "reason": reason}) == 1
 
 
-def read_consumer(conn: Connection[Any], source_id: int, consumer: str = REQUESTS) -> Standing:
-    """Position of a consumer, sealed block, halt reason. Raises RelayerError for an unknown pair."""
-    row = fetch_one(conn, "envelopes", "read_consumer", {"consumer": consumer, "source": source_id})
-    if row is None:
-        raise RelayerError(f"consumer {consumer} of source {source_id} does not exist")
-    return Standing(row.position, row.sealed, row.halted)
-
-
-def move_consumer(
-    conn: Connection[Any], source_id: int, expected: int, position: int, consumer: str = REQUESTS
-) -> bool:
-    """Claim the envelopes after `expected` up to `position`: False when another applier was there first.
-
-    Run it first in the transaction that applies them: the row lock it takes orders the appliers.
-    """
-    parameters = {"consumer": consumer, "source": source_id, "expected": expected, "position": position}
-    return run(conn, "envelopes", "move_consumer", parameters) == 1
-
-
-def read_page(conn: Connection[Any], source_id: int, after: int, upto: int, limit: int) -> list[Stored]:
-    """The envelopes with after < position <= upto in order, at most `limit`. `upto` must not lie above the seal."""
-    parameters = {"source": source_id, "after": after, "upto": upto, "limit": limit}
-    return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_page", parameters)]
-
-
-def read_by_refs(
-    conn: Connection[Any], source_id: int, refs: Sequence[bytes], floor: int, upto: int
-) -> list[Stored]:
-    """The envelopes of these references with floor <= position <= upto, in order."""
-    if not refs or upto < floor:
-        return []
-    parameters = {"source": source_id, "refs": list(refs), "floor": floor, "upto": upto}
-    return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_by_refs", parameters)]
-
-
-def park_envelope(
-    conn: Connection[Any], source_id: int, position: int, error: BaseException, *, retryable: bool, consumer: str = REQUESTS
-) -> None:
-    """Set an envelope aside that cannot be applied, with the reason, so that the rest goes on."""
-    run(conn, "envelopes", "park_envelope", {
-        "consumer": consumer, "source": source_id, "position": position, "retryable": retryable,
-        "error_class": type(error).__name__, "error": str(error).replace("\x00", "")[:2000],
-    })  # fmt: skip
-
-
 def _columns(envelopes: Sequence[Recordable]) -> dict[str, list[Any]]:
     return {
         "positions": [one.position for one in envelopes],
@@ -263,7 +196,7 @@ def _columns(envelopes: Sequence[Recordable]) -> dict[str, list[Any]]:
         "contracts": [one.contract for one in envelopes],
         "block_hashes": [one.block_hash for one in envelopes],
         "tx_hashes": [one.tx_hash for one in envelopes],
-        "digests": [digest(one) for one in envelopes],
+        "digests": [one.digest for one in envelopes],
         "payloads": [one.payload for one in envelopes],
     }
 
@@ -277,8 +210,8 @@ def _distinct(
         if not lo <= envelope.position >> INDEX_BITS <= hi:
             raise ValueError(f"event at block {envelope.position >> INDEX_BITS} is outside {lo}..{hi}")
         twin = found.setdefault(envelope.position, envelope)
-        if twin is not envelope and digest(twin) != digest(envelope):
-            _conflict(conn, source_id, [(envelope.position, digest(twin), digest(envelope), envelope.payload)])
+        if twin is not envelope and twin.digest != envelope.digest:
+            _conflict(conn, source_id, [(envelope.position, twin.digest, envelope.digest, envelope.payload)])
     return [found[position] for position in sorted(found)]
 
 

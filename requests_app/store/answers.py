@@ -1,0 +1,181 @@
+"""What the chain said about requests, written in sets (engine_spike 6). Each function is one statement of answers.sql.
+
+Call them inside one transaction, in the order of `transitions/answers.py`. References, hashes: 32 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from psycopg import Connection
+
+from requests_app.states import TRANSITIONS, Actor, Kind, Verb, sources
+from requests_app.store.session import Row, fetch_all, run
+
+
+class RequestSeen(NamedTuple):
+    """A request event: the gateway gave `ref` to the request that this transaction carried."""
+
+    ref: bytes
+    kind: Kind
+    tx_hash: bytes
+    block: int
+    block_hash: bytes
+
+
+class Share(NamedTuple):
+    """One KMS node's share. `index` is its order of arrival on chain; `threshold` None: not known yet."""
+
+    ref: bytes
+    index: int
+    share: bytes
+    signature: bytes
+    extra_data: bytes
+    tx_hash: bytes
+    position: int
+    threshold: int | None
+
+
+class PublicAnswer(NamedTuple):
+    """A public decryption's answer; `result` is JSON text of the shape the API serves."""
+
+    ref: bytes
+    result: str
+    tx_hash: bytes
+
+
+class ProofAnswer(NamedTuple):
+    """An input proof's answer: `result` as JSON text, or None with the reason when the proof was rejected."""
+
+    ref: bytes
+    result: str | None
+    tx_hash: bytes
+    detail: str | None
+
+
+class Consensus(NamedTuple):
+    """The gateway saw enough shares in this transaction."""
+
+    ref: bytes
+    tx_hash: bytes
+
+
+class Absorbed(NamedTuple):
+    """A reference after a page: whose it is (None: nobody's so far), its shares, and the transaction that named it.
+
+    `tx_hash` and `block` are set when this page held the request event that binds it.
+    """
+
+    ref: bytes
+    kind: Kind
+    request_id: int | None
+    n: int
+    threshold: int | None
+    tx_hash: bytes | None
+    block: int | None
+
+
+def absorb(
+    conn: Connection[Any],
+    requests: Sequence[RequestSeen],
+    shares: Sequence[Share],
+    others: Sequence[tuple[bytes, Kind]],
+) -> list[Absorbed]:
+    """Store and count shares, bind references; lock the counter row of every reference named, in key order.
+
+    `others` are the references of answers without shares. One row a reference, sorted.
+    """
+    once = {seen.ref: seen for seen in requests}  # material and handles form of one request say the same
+    rows = fetch_all(conn, "answers", "absorb", {
+        "request_refs": list(once), "request_kinds": [seen.kind.value for seen in once.values()],
+        "request_txs": [seen.tx_hash for seen in once.values()], "request_blocks": [seen.block for seen in once.values()],
+        "request_block_hashes": [seen.block_hash for seen in once.values()],
+        "share_refs": [one.ref for one in shares], "share_indexes": [one.index for one in shares],
+        "shares": [one.share for one in shares], "signatures": [one.signature for one in shares],
+        "extras": [one.extra_data for one in shares], "share_txs": [one.tx_hash for one in shares],
+        "share_positions": [one.position for one in shares], "thresholds": [one.threshold for one in shares],
+        "other_refs": [ref for ref, _ in others], "other_kinds": [kind.value for _, kind in others],
+    })  # fmt: skip
+    return [
+        Absorbed(bytes(row.ref), Kind(row.kind), row.request_id, row.n, row.threshold, row.tx_hash, row.block) for row in rows
+    ]
+
+
+def record_receipts(
+    conn: Connection[Any], kind: Kind, bound: Sequence[Absorbed], deadline_seconds: float | None
+) -> list[Row]:
+    """tx_in_flight, needs_review -> receipt_received with reference, hash and block. Rows: id, was, spent_seconds."""
+    if not bound:
+        return []
+    return fetch_all(conn, "answers", "record_receipts", {
+        **_verb(Verb.RECORD_RECEIPT), "kind": kind.value, "deadline": deadline_seconds,
+        "ids": [one.request_id for one in bound], "refs": [one.ref for one in bound],
+        "txs": [one.tx_hash for one in bound], "blocks": [one.block for one in bound],
+    }, table=kind.table)  # fmt: skip
+
+
+def complete_user(conn: Connection[Any], refs: Sequence[bytes]) -> list[Row]:
+    """receipt_received -> completed where enough shares are counted. Rows: id, was, spent_seconds."""
+    if not refs:
+        return []
+    return fetch_all(
+        conn, "answers", "complete_user", {**_verb(Verb.COMPLETE), "kind": Kind.USER_DECRYPT.value, "refs": list(refs)}
+    )
+
+
+def complete_public(conn: Connection[Any], answers: Sequence[PublicAnswer]) -> list[Row]:
+    """receipt_received -> completed with the result. Rows: id, was, spent_seconds."""
+    once = {one.ref: one for one in reversed(answers)}  # the first answer on chain stands
+    if not once:
+        return []
+    return fetch_all(conn, "answers", "complete_public", {
+        **_verb(Verb.COMPLETE), "kind": Kind.PUBLIC_DECRYPT.value, "refs": list(once),
+        "results": [one.result for one in once.values()], "txs": [one.tx_hash for one in once.values()],
+    })  # fmt: skip
+
+
+def complete_proof(conn: Connection[Any], answers: Sequence[ProofAnswer]) -> list[Row]:
+    """receipt_received -> completed, accepted or not. Rows: id, was, spent_seconds."""
+    once = {one.ref: one for one in reversed(answers)}
+    if not once:
+        return []
+    return fetch_all(conn, "answers", "complete_proof", {
+        **_verb(Verb.COMPLETE), "kind": Kind.INPUT_PROOF.value, "refs": list(once),
+        "results": [one.result for one in once.values()], "txs": [one.tx_hash for one in once.values()],
+        "details": [one.detail for one in once.values()],
+    })  # fmt: skip
+
+
+def record_consensus(conn: Connection[Any], seen: Sequence[Consensus]) -> int:
+    """Fill in the consensus hash where it is missing: how many rows."""
+    once = {one.ref: one for one in reversed(seen)}
+    if not once:
+        return 0
+    return run(conn, "answers", "record_consensus", {
+        "kind": Kind.USER_DECRYPT.value, "refs": list(once), "txs": [one.tx_hash for one in once.values()],
+    })  # fmt: skip
+
+
+def unresolved_thresholds(conn: Connection[Any], limit: int) -> list[Row]:
+    """References of ours that have shares and no threshold: ref, extra_data of one share."""
+    return fetch_all(conn, "answers", "unresolved_thresholds", {"limit": limit})
+
+
+def set_thresholds(conn: Connection[Any], thresholds: Mapping[bytes, int]) -> int:
+    """Store thresholds where none is known yet: how many."""
+    if not thresholds:
+        return 0
+    return run(
+        conn, "answers", "set_thresholds", {"refs": list(thresholds), "thresholds": list(thresholds.values())}
+    )
+
+
+def _verb(verb: Verb) -> dict[str, Any]:
+    """The state table's row as parameters. These facts are not fenced: the guard makes them idempotent."""
+    return {
+        "verb": verb.value,
+        "target": TRANSITIONS[verb].target.value,
+        "sources": sources(verb),
+        "actor": Actor.CHAIN.value,
+    }

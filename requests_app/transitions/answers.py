@@ -1,0 +1,86 @@
+"""Requests move on by what the chain said: bound, receipted, completed, in the caller's one transaction (engine_spike 6).
+
+Facts are not fenced: whoever read them, they are true, and the guards make a second application a no-op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import Connection
+
+from requests_app.states import Kind, Status
+from requests_app.store import answers as store
+from requests_app.store.answers import Absorbed, Consensus, ProofAnswer, PublicAnswer, RequestSeen, Share
+from requests_app.transitions.generic import deadline_seconds
+
+__all__ = ["Advanced", "Consensus", "Facts", "ProofAnswer", "PublicAnswer", "RequestSeen", "Share", "absorb", "advance"]
+
+
+@dataclass(slots=True)
+class Facts:
+    """The decoded content of some envelopes, by what it does to requests."""
+
+    requests: list[RequestSeen] = field(default_factory=list)
+    shares: list[Share] = field(default_factory=list)
+    public: list[PublicAnswer] = field(default_factory=list)
+    proofs: list[ProofAnswer] = field(default_factory=list)
+    consensus: list[Consensus] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.shares or self.public or self.proofs or self.consensus)
+
+    def extend(self, more: Facts) -> None:
+        """Add what `more` holds, behind what is here."""
+        self.requests += more.requests
+        self.shares += more.shares
+        self.public += more.public
+        self.proofs += more.proofs
+        self.consensus += more.consensus
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """How many rows a page moved, by kind."""
+
+    receipts: Mapping[Kind, int]
+    completed: Mapping[Kind, int]
+
+
+def absorb(conn: Connection[Any], facts: Facts) -> list[Absorbed]:
+    """Bind, store and count; afterwards every reference of `facts` is locked by this transaction until it ends."""
+    others = [(one.ref, Kind.PUBLIC_DECRYPT) for one in facts.public]
+    others += [(one.ref, Kind.INPUT_PROOF) for one in facts.proofs]
+    others += [(one.ref, Kind.USER_DECRYPT) for one in facts.consensus]
+    return store.absorb(conn, facts.requests, facts.shares, others)
+
+
+def advance(conn: Connection[Any], facts: Facts, absorbed: Sequence[Absorbed]) -> Advanced:
+    """Move the rows of bound references: receipts first, then answers, so that both may stand in one page.
+
+    A row that is final already keeps status, result and times: late answers are stored as envelopes (and shares), and
+    change nothing (design 5.2.6). A row with enough shares completes here whether shares or receipt came last.
+    """
+    receipts: dict[Kind, int] = {}
+    deadline = deadline_seconds(Status.RECEIPT_RECEIVED)
+    for kind in Kind:
+        named = [one for one in absorbed if one.kind is kind and one.tx_hash is not None]
+        receipts[kind] = len(store.record_receipts(conn, kind, named, deadline))
+    owned = {one.ref for one in absorbed if one.request_id is not None}
+    full = [one.ref for one in absorbed if one.ref in owned and one.threshold is not None and one.n >= one.threshold]
+    completed = {
+        Kind.USER_DECRYPT: len(store.complete_user(conn, full)),
+        Kind.PUBLIC_DECRYPT: len(store.complete_public(conn, [one for one in facts.public if one.ref in owned])),
+        Kind.INPUT_PROOF: len(store.complete_proof(conn, [one for one in facts.proofs if one.ref in owned])),
+    }
+    store.record_consensus(conn, [one for one in facts.consensus if one.ref in owned])
+    return Advanced(receipts, completed)
+
+
+def resolve_thresholds(conn: Connection[Any], thresholds: Mapping[bytes, int]) -> int:
+    """Store thresholds that could not be read before, and complete what waited only for them: how many rows completed."""
+    with conn.transaction():
+        store.set_thresholds(conn, thresholds)
+        return len(store.complete_user(conn, list(thresholds)))

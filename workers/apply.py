@@ -1,0 +1,188 @@
+"""The applier: moves requests on by the envelope log, a page in one transaction, exactly once (design 3.6).
+
+The consumer cursor moves in the transaction of the effects, as its first statement, and only from the position this applier
+read: of two appliers one applies the page and the other finds it done. A page that cannot be applied is halved until
+the envelope at fault stands alone; that one is parked with its reason and the rest goes on.
+
+An answer whose reference is not bound yet waits in the log: whoever binds a reference looks back for it. Nothing is lost
+between the two, because both lock the reference's counter row before they look (engine_spike T1, T2).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg import Connection
+
+from requests_app.crash_points import crash_point
+from requests_app.store import consumers
+from requests_app.store.answers import Absorbed
+from requests_app.store.envelopes import last_position, position_of
+from requests_app.store.session import retry_serialization
+from requests_app.transitions import answers
+from requests_app.transitions.answers import Advanced, Facts
+from workers.chain.events import REQUEST_KINDS, Event
+from workers.facts import Applicable, Reader
+
+log = logging.getLogger("relayer.listener")
+
+PAGE: Final = 1000
+LOOK_BACK_BLOCKS: Final = 64
+Decoded: TypeAlias = Sequence[tuple[Applicable, Event]]
+Bad: TypeAlias = Mapping[int, BaseException]
+
+
+class Overtaken(Exception):
+    """Another applier moved the cursor first."""
+
+
+class Applier:
+    """Applies one source for the consumer `requests`. Not thread-safe; each process has its own."""
+
+    def __init__(self, source_id: int, reader: Reader, *, page: int = PAGE) -> None:
+        self._source = source_id
+        self._reader = reader
+        self._page = page
+        self._position: int | None = None
+
+    def forget(self) -> None:
+        """Read the cursor anew next time: somebody else may have moved it."""
+        self._position = None
+
+    def catch_up(self, conn: Connection[Any]) -> int:
+        """Apply everything up to the seal: how many envelopes. Stops early when another applier is at work."""
+        standing = consumers.read_consumer(conn, self._source)
+        self._position, upto = standing.position, last_position(standing.sealed)
+        applied = 0
+        while self._position is not None and self._position < upto:
+            page = consumers.read_page(conn, self._source, self._position, upto, self._page)
+            end = page[-1].position if len(page) == self._page else upto
+            self._claim(conn, page, end)
+            applied += len(page)
+        return applied
+
+    def offer(self, conn: Connection[Any], envelopes: Sequence[Applicable], lo: int, hi: int) -> int:
+        """Apply blocks lo..hi, just recorded by this process, without reading them back: how many envelopes.
+
+        Falls back to `catch_up` when something below is not applied yet.
+        """
+        if self._position is None or self._position < last_position(lo - 1):
+            return self.catch_up(conn)
+        after = self._position
+        fresh = sorted(
+            {one.position: one for one in envelopes if one.position > after}.values(), key=lambda one: one.position
+        )
+        for start in range(0, len(fresh), self._page):
+            page = fresh[start : start + self._page]
+            end = page[-1].position if start + self._page < len(fresh) else last_position(hi)
+            self._claim(conn, page, end)
+            if self._position is None:
+                return self.catch_up(conn)
+        return len(fresh)
+
+    def apply_now(self, conn: Connection[Any], envelopes: Sequence[Applicable]) -> Advanced:
+        """Apply envelopes outside the cursor (found by asking the chain once more), in one transaction; idempotent.
+
+        Raises the first error of an envelope that cannot be read.
+        """
+        decoded, bad = self._reader.decode(envelopes)
+        if bad:
+            raise next(iter(bad.values()))
+        self._reader.prepare(decoded)
+        facts = self._reader.facts(decoded)
+        standing = consumers.read_consumer(conn, self._source)
+
+        def work() -> Advanced:
+            with conn.transaction():
+                done = self._effects(conn, facts, last_position(standing.sealed))
+                crash_point("before_apply_now_commit")
+            crash_point("after_apply_now_commit")
+            return done
+
+        return retry_serialization(work)
+
+    def _claim(self, conn: Connection[Any], page: Sequence[Applicable], end: int) -> None:
+        """Apply a page and move the cursor to `end`; afterwards `_position` is `end`, or None when overtaken."""
+        decoded, bad = self._reader.decode(page)
+        self._reader.prepare(decoded)
+        try:
+            self._apply(conn, decoded, bad, end)
+        except Overtaken:
+            self._position = None
+            log.info("another applier is at work", extra={"action": "apply_overtaken", "source": self._source})
+
+    def _apply(self, conn: Connection[Any], decoded: Decoded, bad: Bad, end: int) -> None:
+        """One transaction, or two halves of it after a failure, down to the envelope at fault."""
+        try:
+            retry_serialization(lambda: self._transaction(conn, decoded, bad, end))
+        except Overtaken:
+            raise
+        except Exception as error:
+            if _transient(error, len(decoded)) or not decoded:
+                raise
+            if len(decoded) == 1:
+                self._transaction(conn, [], {**bad, decoded[0][0].position: error}, end)
+                return
+            middle = len(decoded) // 2
+            edge = decoded[middle - 1][0].position
+            self._apply(conn, decoded[:middle], {at: why for at, why in bad.items() if at <= edge}, edge)
+            self._apply(conn, decoded[middle:], {at: why for at, why in bad.items() if at > edge}, end)
+
+    def _transaction(self, conn: Connection[Any], decoded: Decoded, bad: Bad, end: int) -> None:
+        assert self._position is not None  # noqa: S101 - set by every caller
+        facts = self._reader.facts(decoded)
+        with conn.transaction():
+            if not consumers.move_consumer(conn, self._source, self._position, end):
+                raise Overtaken
+            consumers.park_envelopes(conn, self._source, bad)
+            done = self._effects(conn, facts, self._position) if facts else None
+            crash_point("before_apply_commit")
+        self._position = end
+        crash_point("after_apply_commit")
+        if bad:
+            reasons = {str(at): f"{type(why).__name__}: {why}"[:200] for at, why in bad.items()}
+            log.error("envelopes parked", extra={"action": "envelopes_parked", "source": self._source, "reasons": reasons})
+        if done:
+            _report(done, len(decoded))
+
+    def _effects(self, conn: Connection[Any], facts: Facts, upto: int) -> Advanced:
+        """Bind, look back for answers up to `upto` of what was bound here, move the rows."""
+        absorbed = {one.ref: one for one in answers.absorb(conn, facts)}
+        early = self._early(conn, [one for one in absorbed.values() if one.tx_hash is not None], upto)
+        if early:
+            for one in answers.absorb(conn, early):
+                bound = absorbed.get(one.ref)
+                absorbed[one.ref] = one._replace(tx_hash=bound.tx_hash, block=bound.block) if bound else one
+            facts.extend(early)
+        return answers.advance(conn, facts, list(absorbed.values()))
+
+    def _early(self, conn: Connection[Any], bound: Sequence[Absorbed], upto: int) -> Facts:
+        """Answers to the references just bound that were read before them. Thresholds come from memory: no network here."""
+        if not bound:
+            return Facts()
+        first = min(one.block or 0 for one in bound)
+        floor = position_of(max(0, first - LOOK_BACK_BLOCKS))
+        found = consumers.read_by_refs(conn, self._source, [one.ref for one in bound], floor, upto)
+        decoded, _ = self._reader.decode(one for one in found if one.kind not in REQUEST_KINDS)
+        return self._reader.facts(decoded)
+
+
+def _transient(error: Exception, size: int) -> bool:
+    """Whether the database or the network was at fault, not an envelope: the same page is tried again later.
+
+    A statement that ran too long is halved first, like a page with a bad envelope.
+    """
+    if isinstance(error, psycopg.errors.QueryCanceled) and size > 1:
+        return False
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+
+
+def _report(done: Advanced, envelopes: int) -> None:
+    moved = {f"{kind.slug}_receipts": n for kind, n in done.receipts.items() if n}
+    moved |= {f"{kind.slug}_completed": n for kind, n in done.completed.items() if n}
+    if moved:
+        log.info("page applied", extra={"action": "page_applied", "envelopes": envelopes, **moved})
+

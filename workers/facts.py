@@ -1,0 +1,149 @@
+"""From envelopes to facts: decode payloads, check who emitted them, group them by what they do to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import orjson
+
+from requests_app.errors import RelayerError
+from requests_app.states import Kind
+from requests_app.store.envelopes import INDEX_BITS
+from requests_app.transitions.answers import Consensus, Facts, ProofAnswer, PublicAnswer, RequestSeen, Share
+from workers.chain.events import (
+    Event,
+    EventKind,
+    ProofRejected,
+    ProofRequested,
+    ProofVerified,
+    PublicDecryptionRequested,
+    PublicDecryptionResponded,
+    ThresholdReached,
+    UserDecryptionRequested,
+    UserShareResponded,
+    decode_payload,
+)
+from workers.chain.hexdata import hex_data
+from workers.thresholds import Thresholds
+
+REJECTED_DETAIL: Final = "Proof Rejected"
+_PROOF_KINDS: Final = frozenset({EventKind.PROOF_REQUESTED, EventKind.PROOF_VERIFIED, EventKind.PROOF_REJECTED})
+_REQUESTS: Final[dict[type, Kind]] = {
+    UserDecryptionRequested: Kind.USER_DECRYPT,
+    PublicDecryptionRequested: Kind.PUBLIC_DECRYPT,
+    ProofRequested: Kind.INPUT_PROOF,
+}
+
+
+class WrongContract(RelayerError):
+    """The event was not emitted by the contract that it belongs to."""
+
+
+class PayloadRetired(RelayerError):
+    """The payload of the envelope is no longer stored."""
+
+
+class Applicable(Protocol):
+    """What the applier needs of an envelope, fresh from the chain or read back."""
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def kind(self) -> int: ...
+    @property
+    def contract(self) -> bytes: ...
+    @property
+    def block_hash(self) -> bytes: ...
+    @property
+    def tx_hash(self) -> bytes: ...
+    @property
+    def payload(self) -> bytes | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Contracts:
+    """The two gateway contracts whose events count (20 bytes each)."""
+
+    decryption: bytes
+    input_verification: bytes
+
+    def emitter(self, kind: int) -> bytes:
+        """The contract that emits events of `kind`."""
+        return self.input_verification if kind in _PROOF_KINDS else self.decryption
+
+
+class Reader:
+    """Turns envelopes into facts. What cannot be read is reported, position by position, and never hides the rest."""
+
+    def __init__(self, contracts: Contracts, thresholds: Thresholds) -> None:
+        self._contracts = contracts
+        self._thresholds = thresholds
+
+    def decode(self, envelopes: Iterable[Applicable]) -> tuple[list[tuple[Applicable, Event]], dict[int, RelayerError]]:
+        """(envelope, event) of the readable ones, and the errors by position."""
+        good: list[tuple[Applicable, Event]] = []
+        bad: dict[int, RelayerError] = {}
+        for envelope in envelopes:
+            try:
+                good.append((envelope, self._event(envelope)))
+            except RelayerError as error:
+                bad[envelope.position] = error
+        return good, bad
+
+    def prepare(self, decoded: Sequence[tuple[Applicable, Event]]) -> None:
+        """Ask the host chain for thresholds that are not known. Uses the network: never inside a transaction."""
+        self._thresholds.prepare(event.extra_data for _, event in decoded if isinstance(event, UserShareResponded))
+
+    def facts(self, decoded: Iterable[tuple[Applicable, Event]]) -> Facts:
+        """The facts, in the order of the envelopes."""
+        facts = Facts()
+        for envelope, event in decoded:
+            self._add(facts, envelope, event)
+        return facts
+
+    def _event(self, envelope: Applicable) -> Event:
+        if envelope.contract != self._contracts.emitter(envelope.kind):
+            raise WrongContract(f"event kind {envelope.kind} emitted by 0x{envelope.contract.hex()}")
+        if envelope.payload is None:
+            raise PayloadRetired
+        return decode_payload(envelope.kind, envelope.payload, envelope.position)
+
+    def _add(self, facts: Facts, envelope: Applicable, event: Event) -> None:
+        ref, tx_hash = event.ref, envelope.tx_hash
+        if isinstance(event, UserShareResponded):
+            facts.shares.append(
+                Share(
+                    ref, event.share_index, event.share, event.signature, event.extra_data, tx_hash, envelope.position,
+                    self._thresholds.known(event.extra_data),
+                )  # fmt: skip
+            )
+        elif isinstance(event, PublicDecryptionResponded):
+            facts.public.append(PublicAnswer(ref, _text(_public_result(event)), tx_hash))
+        elif isinstance(event, ProofVerified):
+            result = {"handles": _hexes(event.handles), "signatures": _hexes(event.signatures)}
+            facts.proofs.append(ProofAnswer(ref, _text(result), tx_hash, None))
+        elif isinstance(event, ProofRejected):
+            facts.proofs.append(ProofAnswer(ref, None, tx_hash, REJECTED_DETAIL))
+        elif isinstance(event, ThresholdReached):
+            facts.consensus.append(Consensus(ref, tx_hash))
+        else:
+            block = envelope.position >> INDEX_BITS
+            facts.requests.append(RequestSeen(ref, _REQUESTS[type(event)], tx_hash, block, envelope.block_hash))
+
+
+def _public_result(event: PublicDecryptionResponded) -> Mapping[str, object]:
+    return {
+        "decrypted_value": hex_data(event.decrypted_result),
+        "signatures": _hexes(event.signatures),
+        "extra_data": hex_data(event.extra_data),
+    }
+
+
+def _hexes(items: Iterable[bytes]) -> list[str]:
+    return [hex_data(item) for item in items]
+
+
+def _text(value: Mapping[str, object]) -> str:
+    return orjson.dumps(value).decode()
