@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from relayer_site.version import VERSION, application_name, build
 from requests_app.config import config
+from requests_app.errors import RelayerError
 from requests_app.overview import Cached
 from requests_app.store import overview as store
 from requests_app.store.session import web_connection
@@ -99,16 +100,18 @@ def listens(row: store.Listener) -> bool:
 
 def check_gateway() -> Mapping[str, bool]:
     """Whether at least one gateway endpoint answers, and as the chain that is configured."""
-    from workers.chain.rpc import RpcEndpoint, RpcError, RpcUnavailable  # only this check needs the chain layer
+    from workers.chain.rpc import RpcEndpoint  # only this check needs the chain layer
 
     gateway = config().gateway
     for url in gateway.rpc_urls:
+        endpoint = RpcEndpoint(url, timeout=(1, 2), chain_id=gateway.chain_id)
         try:
-            answer = RpcEndpoint(url, timeout=(1, 2)).call("eth_chainId", [])
-        except (RpcError, RpcUnavailable):
-            continue
-        if int(answer, 16) == gateway.chain_id:
+            endpoint.call("eth_blockNumber")
             return {"gateway_http": True}
+        except RelayerError:  # unreachable, another chain, or an error object: the next endpoint may do
+            continue
+        finally:
+            endpoint.close()
     return {"gateway_http": False}
 
 

@@ -157,6 +157,19 @@ def stacked(parts: Iterable[Any]) -> SafeString:
     return format_html_join("", '<div class="rl-line">{}</div>', ((part,) for part in parts))
 
 
+def stacked_pairs(pairs: Iterable[tuple[str, Any]]) -> SafeString:
+    """Named values in one line of a cell."""
+    return format_html_join(" ", '<span class="rl-pair"><span class="rl-note">{}</span> {}</span>', pairs)
+
+
+def gwei(value: Decimal | None) -> SafeString | str:
+    """A fee per gas in gwei, the exact wei in the tooltip."""
+    if value is None:
+        return NOTHING
+    shown = f"{Decimal(value) / Decimal(10**9):.4f}".rstrip("0").rstrip(".")
+    return format_html('<span class="rl-number" title="{} wei">{} gwei</span>', int(value), shown)
+
+
 def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:
     """A link to the page of a request."""
     try:
@@ -191,7 +204,8 @@ def document(value: Any) -> SafeString | str:
     if value in (None, {}, []):
         return NOTHING
     return format_html(
-        '<pre class="rl-json" tabindex="0">{}</pre>', json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str)
+        '<pre class="rl-json" tabindex="0">{}</pre>',
+        json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str),
     )
 
 
@@ -202,7 +216,11 @@ def plain(value: Any) -> SafeString | str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, bytes | memoryview):
-        return hex_code(value) if len(bytes(value)) <= 65 else f"{as_hex(bytes(value)[:24])}… ({len(bytes(value)):,} bytes)"
+        return (
+            hex_code(value)
+            if len(bytes(value)) <= 65
+            else f"{as_hex(bytes(value)[:24])}… ({len(bytes(value)):,} bytes)"
+        )
     if isinstance(value, datetime):
         return moment(value)
     if isinstance(value, dict | list):

@@ -1,0 +1,140 @@
+"""The admin of things that are history: looked at, searched, never edited.
+
+State changes go through `transitions`; a form that edits a row would bypass every guard. So nothing here has a form:
+lists are Django's, the page of one row is made of sections.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.admin import ShowFacets
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from unfold.admin import ModelAdmin
+from unfold.paginator import InfinitePaginator
+
+from requests_app.admin.cells import plain
+from requests_app.admin.page import Facts, Section
+
+
+class RecordAdmin(ModelAdmin):
+    """A read-only list and page. Subclasses say which columns, filters and sections.
+
+    Lists never count: the next page exists when this one is full.
+    """
+
+    actions = None
+    list_per_page = 30
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    paginator = InfinitePaginator
+    list_filter_sheet = False
+    ordering = ("-pk",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Nobody adds history by hand."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody edits history."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Nobody deletes history."""
+        return False
+
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """What the page of one row shows; by default every column."""
+        return [Facts("Record", columns(obj))]
+
+    def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
+        """Related pages, as (text, URL)."""
+        return []
+
+    def page_title(self, obj: Any) -> str:
+        """The heading of one row's page."""
+        return f"{self.opts.verbose_name.capitalize()} {obj}"
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one row. Without permission 403; unknown: back to the first page with a message, as Django does."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        obj = self.get_object(request, unquote(object_id))
+        if obj is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+        context = {
+            "sections": self.sections(request, obj),
+            "links": self.links(request, obj),
+            **(extra_context or {}),
+        }
+        return self.render_page(request, self.page_title(obj), context)
+
+    def render_page(self, request: HttpRequest, title: str, context: dict[str, Any]) -> HttpResponse:
+        """A page of sections inside the admin's frame."""
+        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        frame = {
+            **self.admin_site.each_context(request),
+            "title": title,
+            "opts": self.opts,
+            "has_view_permission": True,
+            "model_admin": self,
+        }
+        return TemplateResponse(request, "admin/relayer/page.html", {**frame, **context})
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The page itself is the history."""
+        return HttpResponseRedirect(
+            reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=(object_id,))
+        )
+
+
+class ExtraPages:
+    """Mixin: list pages for tables that Django's admin cannot register (those with composite keys)."""
+
+    extra_pages: Sequence[tuple[str, str, str]] = ()
+    """(path below the model's URL, URL name, method name)"""
+
+    def get_urls(self) -> list[URLPattern]:
+        """The extra pages before the model's own URLs, whose catch-all would take them."""
+        own = [
+            path(route, self.admin_site.admin_view(getattr(self, method)), name=name)  # type: ignore[attr-defined]
+            for route, name, method in self.extra_pages
+        ]
+        inherited: list[URLPattern] = super().get_urls()  # type: ignore[misc]
+        return [*own, *inherited]
+
+
+def columns(obj: Model) -> list[tuple[str, Any]]:
+    """Every column of a row by name, in the form that suits its type."""
+    return [
+        (
+            str(field.verbose_name),
+            _choice_text(obj, field.name) if field.choices else plain(getattr(obj, field.attname)),
+        )
+        for field in obj._meta.concrete_fields
+    ]
+
+
+def _choice_text(obj: Model, name: str) -> str:
+    return str(getattr(obj, f"get_{name}_display")())
+
+
+def older_than(queryset: QuerySet[Any], request: HttpRequest, field: str, size: int) -> tuple[list[Any], str]:
+    """One page of rows below the `before` parameter, newest first, and the query string of the next page (or "")."""
+    before = request.GET.get("before", "")
+    if before.isdigit() and len(before) <= 18:
+        queryset = queryset.filter(**{f"{field}__lt": int(before)})
+    rows = list(queryset.order_by(f"-{field}")[: size + 1])
+    if len(rows) <= size:
+        return rows, ""
+    return rows[:size], f"?before={getattr(rows[size - 1], field)}"

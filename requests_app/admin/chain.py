@@ -1,0 +1,205 @@
+"""What was read from the chains: sources with their seals, envelopes, and events that could not be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from unfold.decorators import display
+
+from requests_app.admin import cells
+from requests_app.admin.base import ExtraPages, RecordAdmin, older_than
+from requests_app.admin.page import Facts, Section, Table
+from requests_app.models import (
+    ChainCursor,
+    ChainIdentity,
+    ConsumerCursor,
+    DeadEnvelope,
+    EnvelopeBand,
+    EnvelopeConflict,
+    EnvelopeMeta,
+    EnvelopeSource,
+)
+
+_PAGE = 50
+
+
+def place(position: int) -> str:
+    """A position as block and log index."""
+    return f"{cells.number(position >> 20)} / {position & 0xFFFFF}"
+
+
+@admin.register(EnvelopeSource)
+class SourceAdmin(ExtraPages, RecordAdmin):
+    """Chain sources."""
+
+    list_display = ("name", "state", "chain_id", "sealed", "moved", "start_block", "reorg_depth")
+    list_select_related = ("chaincursor",)
+    ordering = ("source_id",)
+    extra_pages = (
+        ("<int:source_id>/envelopes/", "requests_app_envelopes", "envelopes_view"),
+        ("<int:source_id>/dead/", "requests_app_dead", "dead_view"),
+    )
+
+    @display(description="State")
+    def state(self, obj: EnvelopeSource) -> Any:
+        """Halted sources need a person."""
+        return cells.badge("halted") if obj.halted else cells.toned("reading", "good")
+
+    @display(description="Stored up to block")
+    def sealed(self, obj: EnvelopeSource) -> Any:
+        """The seal."""
+        cursor: ChainCursor | None = getattr(obj, "chaincursor", None)
+        return cells.number(cursor.block) if cursor else cells.NOTHING
+
+    @display(description="Moved")
+    def moved(self, obj: EnvelopeSource) -> Any:
+        """Time since the seal moved."""
+        cursor: ChainCursor | None = getattr(obj, "chaincursor", None)
+        return cells.age(cursor.updated_at) if cursor else cells.NOTHING
+
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """The source, its consumers, its bands."""
+        cursor = ChainCursor.objects.filter(pk=obj.pk).first()
+        facts = [
+            ("Chain", obj.chain_id),
+            ("Start block", cells.number(obj.start_block)),
+            ("Stored up to block", cells.number(cursor.block) if cursor else cells.NOTHING),
+            ("Head hash", cells.hex_code(cursor.head_hash) if cursor else cells.NOTHING),
+            ("Seal moved", cells.moment(cursor.updated_at) if cursor else cells.NOTHING),
+            ("Kept for", str(obj.retain)),
+            ("Reorganisations up to", f"{obj.reorg_depth} blocks"),
+            ("Halted", obj.halted or "no"),
+        ]
+        consumers = ConsumerCursor.objects.filter(source_id=obj.pk).order_by("consumer")[:20]
+        bands = EnvelopeBand.objects.filter(source_id=obj.pk).order_by("-band_no")[:20]
+        return [
+            Facts("Source", facts),
+            Table(
+                "Consumers",
+                ("Consumer", "Applied up to (block / log)", "Moved", "Holds retention"),
+                [
+                    (
+                        c.consumer,
+                        place(c.position) if c.position >= 0 else cells.NOTHING,
+                        cells.moment(c.updated_at),
+                        cells.plain(c.required),
+                    )
+                    for c in consumers
+                ],
+                "No consumer has started.",
+                frozenset({1}),
+            ),
+            Table(
+                "Bands",
+                ("No.", "From (block / log)", "Below (block / log)", "State", "Since"),
+                [
+                    (cells.number(b.band_no), place(b.lo), place(b.hi), cells.badge(b.state), cells.moment(b.at))
+                    for b in bands
+                ],
+                "No band exists yet.",
+                frozenset({0, 1, 2}),
+                "newest 20",
+            ),
+        ]
+
+    def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
+        """Its envelopes and dead letters."""
+        return [
+            ("Envelopes", reverse("admin:requests_app_envelopes", args=(obj.pk,))),
+            ("Dead letters", reverse("admin:requests_app_dead", args=(obj.pk,))),
+        ]
+
+    def envelopes_view(self, request: HttpRequest, source_id: int) -> HttpResponse:
+        """Events of a source, newest first, by keyset."""
+        if not request.user.has_perm("requests_app.view_envelopemeta"):
+            raise PermissionDenied
+        rows, older = older_than(EnvelopeMeta.objects.filter(source_id=source_id), request, "position", _PAGE)
+        table = Table(
+            "Envelopes",
+            ("Block / log", "Kind", "Reference", "Transaction", "Contract", "Block hash", "Recorded"),
+            [
+                (
+                    place(e.position),
+                    e.kind,
+                    cells.uint256(e.ref),
+                    cells.hex_code(e.tx_hash),
+                    cells.hex_code(e.contract),
+                    cells.hex_code(e.block_hash),
+                    cells.moment(e.recorded_at),
+                )
+                for e in rows
+            ],
+            "No event has been read.",
+            frozenset({0, 1}),
+        )
+        return self._extra(request, source_id, f"Envelopes of source {source_id}", table, older)
+
+    def dead_view(self, request: HttpRequest, source_id: int) -> HttpResponse:
+        """Events that a consumer could not apply."""
+        if not request.user.has_perm("requests_app.view_deadenvelope"):
+            raise PermissionDenied
+        rows, older = older_than(DeadEnvelope.objects.filter(source_id=source_id), request, "position", _PAGE)
+        table = Table(
+            "Dead letters",
+            ("Consumer", "Block / log", "Error", "Text", "Tried", "First", "Resolved"),
+            [
+                (
+                    d.consumer,
+                    place(d.position),
+                    d.error_class,
+                    d.error,
+                    f"{d.attempts}×",
+                    cells.moment(d.first_at),
+                    cells.moment(d.resolved_at),
+                )
+                for d in rows
+            ],
+            "Every event could be applied.",
+            frozenset({1, 4}),
+        )
+        return self._extra(request, source_id, f"Dead letters of source {source_id}", table, older)
+
+    def _extra(self, request: HttpRequest, source_id: int, title: str, table: Table, older: str) -> HttpResponse:
+        context = {
+            "sections": [table],
+            "links": [("The source", reverse("admin:requests_app_envelopesource_change", args=(source_id,)))],
+            "older_url": older,
+            "newest_url": "?" if "before" in request.GET else "",
+        }
+        return self.render_page(request, title, context)
+
+
+@admin.register(EnvelopeConflict)
+class ConflictAdmin(RecordAdmin):
+    """Contradictions of a chain or a node."""
+
+    list_display = ("id", "source_id", "where", "at")
+    ordering = ("-id",)
+
+    @display(description="Block / log")
+    def where(self, obj: EnvelopeConflict) -> Any:
+        """Where the two events differ."""
+        return place(obj.position)
+
+
+@admin.register(ChainIdentity)
+class IdentityAdmin(RecordAdmin):
+    """The chains that this database belongs to."""
+
+    list_display = ("chain_id", "genesis", "stored")
+    ordering = ("chain_id",)
+
+    @display(description="Genesis hash")
+    def genesis(self, obj: ChainIdentity) -> Any:
+        """The hash of block 0."""
+        return cells.hex_code(obj.genesis_hash)
+
+    @display(description="Stored")
+    def stored(self, obj: ChainIdentity) -> Any:
+        """When it was first seen."""
+        return cells.moment(obj.stored_at)

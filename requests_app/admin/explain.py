@@ -1,0 +1,108 @@
+"""The words for what the machine does: why a request stopped, and what each step of its way means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from requests_app.models.reviews import ReasonCode
+from requests_app.states import TRANSITIONS, Status, Verb
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A reason code in words: what happened, what to look at, what usually follows."""
+
+    headline: str
+    happened: str
+    look_at: tuple[str, ...]
+    usually: str
+
+
+REASONS: Final[dict[ReasonCode, Reason]] = {
+    ReasonCode.OUTCOME_UNKNOWN: Reason(
+        "Nobody can say whether it reached the chain",
+        "A signed transaction was handed to a node, and neither a receipt nor a request event appeared before the deadline.",
+        (
+            "whether any node knows one of the attempts by its hash",
+            "whether the signer's account nonce is past the slot's nonce",
+            "whether the gateway has a request event from one of the attempts",
+        ),
+        "Broadcast the same bytes again: that can never pay twice. Only when the nonce is gone for good may it be sent anew.",
+    ),
+    ReasonCode.FOREIGN_NONCE: Reason(
+        "Its nonce was used by a transaction that is not ours",
+        "The chain's account nonce is past this slot, and none of our attempts was mined at it: the key was used elsewhere.",
+        (
+            "which transaction consumed the nonce, and who sent it",
+            "whether other slots of the same signer are affected",
+            "whether the key must be treated as leaked",
+        ),
+        "Stop the signer, find the other user of the key, then send the request anew on a new nonce.",
+    ),
+    ReasonCode.FEE_CEILING: Reason(
+        "The network asks more than we allow",
+        "The transaction is stuck, and replacing it needs fees above the configured ceiling.",
+        ("the present base fee and our last attempt's fee", "how many other requests wait behind this nonce"),
+        "Wait for fees to fall, or approve one replacement above the ceiling.",
+    ),
+    ReasonCode.SIGNER_BLOCKED: Reason(
+        "Its signer may not send",
+        "The signer was blocked while this request held one of its nonces.",
+        (
+            "why the signer was blocked",
+            "its balance, fee token balance and allowance",
+            "whether the attempt is on chain all the same",
+        ),
+        "Mend the signer first; its open slots are then broadcast again in order.",
+    ),
+    ReasonCode.RECEIPT_VANISHED: Reason(
+        "A receipt that we had seen is gone",
+        "The transaction was mined, then the block left the chain, and it has not been mined again.",
+        ("whether the chain reorganised, and how deep", "whether the attempt is known to any node now"),
+        "Broadcast the same bytes again; the nonce is still ours.",
+    ),
+    ReasonCode.REFUSED_AFTER_SIGNING: Reason(
+        "A node refused bytes that were already signed",
+        "After the nonce was taken and the transaction was signed, every endpoint refused it for good.",
+        ("the refusal's text on the last attempt", "whether another node accepted an earlier attempt"),
+        "Mend the cause, then broadcast the same bytes again or cancel the nonce.",
+    ),
+    ReasonCode.ENVELOPE_CONFLICT: Reason(
+        "The chain contradicts itself",
+        "Two different events were read at one position, so what belongs to this request cannot be trusted.",
+        ("the conflict's two digests", "what independent nodes say about that block"),
+        "Find out which node was wrong, then lift the halt of the source.",
+    ),
+}
+
+STATUS_MEANING: Final[dict[Status, str]] = {
+    Status.QUEUED: "waits until the host chain allows it and the gateway has its ciphertexts",
+    Status.PROCESSING: "may be sent; no signed bytes exist yet",
+    Status.TX_IN_FLIGHT: "signed bytes are stored; the chain has not shown them yet",
+    Status.RECEIPT_RECEIVED: "the gateway gave it a reference id; its answer is awaited",
+    Status.COMPLETED: "the answer is stored (a rejected proof is an answer, too)",
+    Status.TIMED_OUT: "not ready in time, or no answer after the chain was asked once more",
+    Status.FAILURE: "denied, refused for good, or reverted on chain",
+    Status.NEEDS_REVIEW: "its outcome cannot be proven: a person decides",
+}
+
+
+def reason(code: str) -> Reason:
+    """The words for a reason code; an unknown one (written by a newer version) is shown as it is."""
+    try:
+        return REASONS[ReasonCode(code)]
+    except ValueError:
+        return Reason(
+            code.replace("_", " "), "This version has no words for this reason code.", (), "Read the evidence."
+        )
+
+
+def step(verb: str) -> str:
+    """What a transition's verb means, in words."""
+    if verb == Verb.SUBMIT.value:
+        return "accepted from a client"
+    try:
+        return TRANSITIONS[Verb(verb)].meaning
+    except (ValueError, KeyError):
+        return verb.replace("_", " ")

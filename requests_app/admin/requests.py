@@ -1,0 +1,263 @@
+"""The three request kinds, their transitions and their shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.admin import SimpleListFilter
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from unfold.decorators import display
+
+from requests_app.admin import cells
+from requests_app.admin.base import RecordAdmin
+from requests_app.admin.explain import step
+from requests_app.admin.page import Section
+from requests_app.admin.subject import open_case, request_sections
+from requests_app.models import (
+    InputProofRequest,
+    PublicDecryptRequest,
+    RequestClient,
+    RequestTransition,
+    UserDecryptRequest,
+    UserDecryptShare,
+)
+from requests_app.models.requests import GatewayRequest
+
+
+class CreatedFilter(SimpleListFilter):
+    """How old a row may be."""
+
+    title = "created"
+    parameter_name = "created"
+    spans = {"10m": timedelta(minutes=10), "1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The offered spans."""
+        return [("10m", "last 10 minutes"), ("1h", "last hour"), ("24h", "last 24 hours"), ("7d", "last 7 days")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Rows not older than the span."""
+        span = self.spans.get(self.value() or "")
+        return queryset.filter(created_at__gte=datetime.now(UTC) - span) if span else queryset
+
+
+def fixed_bytes(text: str, size: int) -> bytes | None:
+    """The bytes of a 0x hex text of exactly `size` bytes, else None."""
+    digits = text.removeprefix("0x")
+    if len(digits) != 2 * size:
+        return None
+    try:
+        return bytes.fromhex(digits)
+    except ValueError:
+        return None
+
+
+def matching(kind: int, term: str) -> Q | None:
+    """The exact condition for a search term: job id, transaction hash or reference id. None: the term is none of them."""
+    term = term.strip().lower()
+    raw = fixed_bytes(term, 32)
+    if raw is not None and (term.startswith("0x") or len(term) == 64):
+        return Q(gw_req_tx_hash=raw) | Q(gw_reference_id=raw)
+    try:
+        job_id = UUID(term)
+    except ValueError:
+        pass
+    else:
+        views = RequestClient.objects.filter(kind=kind, ext_job_id=job_id).values("request_id")
+        return Q(ext_job_id=job_id) | Q(pk__in=views)
+    if term.isdecimal() and len(term) <= 78 and int(term) < 2**256:
+        reference = Q(gw_reference_id=int(term).to_bytes(32, "big"))
+        return reference | Q(pk=int(term)) if int(term) < 2**63 else reference
+    return None
+
+
+class RequestAdmin(RecordAdmin):
+    """What the three kinds have in common."""
+
+    list_display = ("job", "state", "in_state", "transaction", "reference", "outcome", "created")
+    list_display_links = ("job",)
+    list_filter = ("status", CreatedFilter)
+    search_fields = ("=ext_job_id",)
+    search_help_text = "Job id, transaction hash, reference id or row number (exact)"
+    ordering = ("-id",)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Exact, indexed look-up by any id; a term that is no id finds nothing."""
+        if not search_term.strip():
+            return queryset, False
+        condition = matching(int(self.model.kind), search_term)
+        return (queryset.filter(condition) if condition is not None else queryset.none()), False
+
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """Everything known of the request."""
+        return request_sections(obj)
+
+    def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
+        """The open review case."""
+        case = open_case(int(obj.kind), obj.pk)
+        if case is None or not request.user.has_perm("requests_app.view_reviewcase"):
+            return []
+        return [("Open review case", reverse("admin:requests_app_reviewcase_change", args=(case.pk,)))]
+
+    def page_title(self, obj: GatewayRequest) -> str:
+        """Kind and row number."""
+        return f"{self.opts.verbose_name.capitalize()} #{obj.pk}"
+
+    @display(description="Job id", ordering="id")
+    def job(self, obj: GatewayRequest) -> Any:
+        """The job id, shortened; links to the page."""
+        return str(obj.ext_job_id)[:13] + "…"
+
+    @display(description="Status")
+    def state(self, obj: GatewayRequest) -> Any:
+        """The state as a coloured label."""
+        return cells.badge(obj.status)
+
+    @display(description="In state")
+    def in_state(self, obj: GatewayRequest) -> Any:
+        """How long it has been in its state."""
+        return cells.age(obj.state_entered_at)
+
+    @display(description="Transaction")
+    def transaction(self, obj: GatewayRequest) -> Any:
+        """The request transaction."""
+        return cells.hex_code(obj.gw_req_tx_hash)
+
+    @display(description="Reference")
+    def reference(self, obj: GatewayRequest) -> Any:
+        """The gateway's id."""
+        return cells.uint256(obj.gw_reference_id)
+
+    @display(description="Reason")
+    def outcome(self, obj: GatewayRequest) -> Any:
+        """Why it failed."""
+        return obj.fail_label or cells.NOTHING
+
+    @display(description="Created")
+    def created(self, obj: GatewayRequest) -> Any:
+        """When it was accepted."""
+        return cells.moment(obj.created_at)
+
+
+@admin.register(UserDecryptRequest)
+class UserDecryptAdmin(RequestAdmin):
+    """User decryptions."""
+
+    list_display = ("job", "state", "in_state", "req_type", "transaction", "reference", "outcome", "created")
+    list_filter = ("status", "req_type", CreatedFilter)
+
+
+@admin.register(PublicDecryptRequest)
+class PublicDecryptAdmin(RequestAdmin):
+    """Public decryptions."""
+
+
+@admin.register(InputProofRequest)
+class InputProofAdmin(RequestAdmin):
+    """Input proofs."""
+
+    list_display = ("job", "state", "in_state", "verdict", "transaction", "reference", "outcome", "created")
+    list_filter = ("status", "accepted", CreatedFilter)
+
+    @display(description="Verdict")
+    def verdict(self, obj: InputProofRequest) -> Any:
+        """Whether the coprocessors accepted the proof."""
+        if obj.accepted is None:
+            return cells.NOTHING
+        return cells.toned("accepted", "good") if obj.accepted else cells.toned("rejected", "warn")
+
+
+@admin.register(RequestTransition)
+class TransitionAdmin(RecordAdmin):
+    """The append-only log of state changes."""
+
+    list_display = ("number", "of", "became", "because", "actor", "reason", "transaction", "when")
+    list_display_links = ("number",)
+    list_filter = ("kind",)
+    ordering = ("-id",)
+
+    @display(description="No.", ordering="id")
+    def number(self, obj: RequestTransition) -> Any:
+        """Row number."""
+        return cells.number(obj.pk)
+
+    @display(description="Request")
+    def of(self, obj: RequestTransition) -> Any:
+        """The request that changed."""
+        return cells.subject(obj.kind, obj.request_id)
+
+    @display(description="Became")
+    def became(self, obj: RequestTransition) -> Any:
+        """The new state."""
+        return cells.badge(obj.to_status)
+
+    @display(description="Because")
+    def because(self, obj: RequestTransition) -> Any:
+        """The verb in words."""
+        return step(obj.verb)
+
+    @display(description="Transaction")
+    def transaction(self, obj: RequestTransition) -> Any:
+        """The transaction that proves it."""
+        return cells.hex_code(obj.tx_hash)
+
+    @display(description="When")
+    def when(self, obj: RequestTransition) -> Any:
+        """When it happened."""
+        return cells.moment(obj.at)
+
+
+@admin.register(UserDecryptShare)
+class ShareAdmin(RecordAdmin):
+    """Shares of user decryptions, newest first."""
+
+    list_display = ("number", "reference", "share_index", "size", "transaction", "read")
+    list_display_links = ("number",)
+    ordering = ("-id",)
+    search_fields = ("=gw_reference_id",)
+    search_help_text = "Reference id (exact)"
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """By reference id only: the one indexed way."""
+        term = search_term.strip().lower()
+        if not term:
+            return queryset, False
+        raw = fixed_bytes(term, 32)
+        if raw is None and term.isdecimal() and len(term) <= 78 and int(term) < 2**256:
+            raw = int(term).to_bytes(32, "big")
+        return (queryset.filter(gw_reference_id=raw) if raw is not None else queryset.none()), False
+
+    @display(description="No.", ordering="id")
+    def number(self, obj: UserDecryptShare) -> Any:
+        """Row number."""
+        return cells.number(obj.pk)
+
+    @display(description="Reference")
+    def reference(self, obj: UserDecryptShare) -> Any:
+        """The gateway's id of the decryption."""
+        return cells.uint256(obj.gw_reference_id)
+
+    @display(description="Size")
+    def size(self, obj: UserDecryptShare) -> Any:
+        """Bytes of the share."""
+        return f"{len(bytes(obj.share)):,} bytes"
+
+    @display(description="Transaction")
+    def transaction(self, obj: UserDecryptShare) -> Any:
+        """The KMS node's transaction."""
+        return cells.hex_code(obj.tx_hash)
+
+    @display(description="Read")
+    def read(self, obj: UserDecryptShare) -> Any:
+        """When the listener stored it."""
+        return cells.moment(obj.created_at)

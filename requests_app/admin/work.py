@@ -1,0 +1,117 @@
+"""What waits and who works: jobs, leases, heartbeats, commands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import admin
+from unfold.decorators import display
+
+from requests_app.admin import cells
+from requests_app.admin.base import RecordAdmin
+from requests_app.models import Command, ExecLease, QueueJob, WorkerBeat
+
+
+def _seconds_until(moment: datetime) -> float:
+    return (moment - datetime.now(UTC)).total_seconds()
+
+
+@admin.register(QueueJob)
+class JobAdmin(RecordAdmin):
+    """Jobs that are not acknowledged yet."""
+
+    list_display = ("job_key", "of", "queue", "state", "attempt", "priority", "leased_by", "waiting")
+    list_filter = ("queue", "kind")
+    search_fields = ("=job_key",)
+    search_help_text = "Job key, kind/row number (exact)"
+    ordering = ("id",)
+
+    @display(description="Request")
+    def of(self, obj: QueueJob) -> Any:
+        """The request that the job carries."""
+        return cells.subject(obj.kind, obj.subject_id)
+
+    @display(description="State")
+    def state(self, obj: QueueJob) -> Any:
+        """Leased, waiting for its time, or claimable."""
+        left = _seconds_until(obj.visible_at)
+        if left > 0:
+            word, tone = ("leased", "info") if obj.leased_by else ("waits", "neutral")
+            return cells.toned(f"{word} {cells.duration(left)}", tone)
+        return cells.toned("claimable", "good")
+
+    @display(description="In queue for")
+    def waiting(self, obj: QueueJob) -> Any:
+        """Time since it was enqueued."""
+        return cells.age(obj.enqueued_at)
+
+
+@admin.register(ExecLease)
+class LeaseAdmin(RecordAdmin):
+    """Execution leases: one row a resource."""
+
+    list_display = ("resource", "state", "instance", "epoch", "how", "held", "renewed")
+    search_fields = ("=resource",)
+    search_help_text = "Resource (exact)"
+    ordering = ("resource",)
+
+    @display(description="State")
+    def state(self, obj: ExecLease) -> Any:
+        """Live with its remaining time, or expired."""
+        left = _seconds_until(obj.lease_until)
+        return cells.toned(f"live {cells.duration(left)}", "good") if left > 0 else cells.toned("expired", "neutral")
+
+    @display(description="Held for")
+    def held(self, obj: ExecLease) -> Any:
+        """Time since this holder took it."""
+        return cells.age(obj.acquired_at)
+
+    @display(description="Renewed")
+    def renewed(self, obj: ExecLease) -> Any:
+        """Time since the last renewal."""
+        return cells.age(obj.renewed_at)
+
+
+@admin.register(WorkerBeat)
+class BeatAdmin(RecordAdmin):
+    """Signs of life of every loop."""
+
+    list_display = ("resource", "instance", "beat", "turn", "pid", "host")
+    ordering = ("resource",)
+
+    @display(description="Last beat")
+    def beat(self, obj: WorkerBeat) -> Any:
+        """Time since the beat thread wrote."""
+        return cells.age(obj.at)
+
+    @display(description="Last turn")
+    def turn(self, obj: WorkerBeat) -> Any:
+        """Time since the loop itself came round."""
+        return cells.age(obj.turn_at)
+
+
+@admin.register(Command)
+class CommandAdmin(RecordAdmin):
+    """The command box: decisions and what became of them."""
+
+    list_display = ("command_id", "kind", "on", "progress", "outcome", "requested_by", "asked")
+    list_filter = ("state", "kind")
+    search_fields = ("=command_id",)
+    search_help_text = "Command id (exact)"
+    ordering = ("-created_at",)
+
+    @display(description="On")
+    def on(self, obj: Command) -> Any:
+        """The request or resource it is about."""
+        return cells.subject(obj.target_kind, obj.target_id) if obj.target_kind in (1, 2, 3) else obj.resource
+
+    @display(description="State")
+    def progress(self, obj: Command) -> Any:
+        """How far it is."""
+        return cells.badge(obj.state)
+
+    @display(description="Asked")
+    def asked(self, obj: Command) -> Any:
+        """When it was written."""
+        return cells.moment(obj.created_at)
