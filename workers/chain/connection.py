@@ -64,6 +64,11 @@ class KeptConnection:
             self._connection.close()
             self._connection = None
 
+    def __del__(self) -> None:
+        # An endpoint that is dropped without close() must not leak its socket.
+        if getattr(self, "_connection", None) is not None:
+            self.close()
+
     def post(self, body: bytes) -> HttpAnswer:
         """POST `body` once. Raises RpcUnavailable; StaleConnection when a kept connection was closed unanswered."""
         kept = self._reusable()
@@ -114,7 +119,7 @@ class KeptConnection:
                 connection.putheader(key, value)
             connection.putheader("content-length", str(len(body)))
             connection.endheaders()
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             # Nothing of the body was handed to the kernel: the node cannot have acted on it.
             raise RpcUnavailable(f"{self.name}: closed before sending: {_brief(error)}", sent=False) from None
         try:
@@ -147,6 +152,7 @@ class KeptConnection:
         # read1 reports the end of a short body as a clean end; what is left of content-length tells the truth.
         if response.length:
             raise RpcUnavailable(f"{self.name}: answer ended early", sent=True)
+        response.close()
         return b"".join(parts)
 
 

@@ -174,8 +174,8 @@ def revert_of(error: RpcError) -> Revert | None:
 
 
 def is_revert(error: RpcError) -> bool:
-    """Whether the node executed the call and the EVM reverted (geth code 3, or the word in the message)."""
-    return error.code == 3 or "revert" in error.message.lower()
+    """Whether the node executed the call and the EVM reverted (geth 3, OpenEthereum -32015, or the message)."""
+    return error.code in (3, -32015) or "revert" in error.message.lower()
 
 
 def _text_data(text: str) -> bytes | None:
@@ -187,8 +187,8 @@ def _text_data(text: str) -> bytes | None:
 
 def _arguments(types: str, body: bytes) -> tuple[Any, ...]:
     """Decoded arguments, or () when they do not read: the selector alone already says what happened."""
-    parsed = parse(f"({types})")
-    if not isinstance(parsed, TupleType) or not types:
+    parsed = parse(f"({types})") if types else None
+    if not isinstance(parsed, TupleType):
         return ()
     try:
         return decode([component.to_type_str() for component in parsed.components], body)

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import os
+import select
+import socket
+from typing import Any
+
+import pytest
+
+from requests_app.errors import ConfigurationError
+from tests.chain.stub_node import LastReply, http, json_reply, results, stub_node
+from tests.waiting import wait_until
+from workers.chain.endpoints import Endpoints
+from workers.chain.rpc import BATCH_LIMIT, RpcEndpoint
+from workers.chain.rpc_errors import Failed, Missing, Ok, RpcError, RpcRateLimited, RpcUnavailable, WrongChain, redact
+
+FAST = (1.0, 0.3)
+
+
+def echo(document: Any, count: int) -> bytes:
+    return json_reply(results(document, lambda method, params: [method, *params]))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_calls_share_one_connection() -> None:
+    with stub_node(echo) as node:
+        endpoint = RpcEndpoint(node.url)
+        assert [endpoint.call("eth_a", [n]) for n in range(5)] == [["eth_a", n] for n in range(5)]
+        assert node.connections == 1
+        assert len({request["id"] for request in node.requests}) == 5
+        endpoint.close()
+
+
+def test_error_object_keeps_code_message_and_structured_data() -> None:
+    error = {"code": 3, "message": "execution reverted", "data": {"originalError": {"data": "0xd93c0665"}}}
+    respond = lambda d, n: json_reply({"jsonrpc": "2.0", "id": d["id"], "error": error})  # noqa: E731
+    with stub_node(respond) as node, pytest.raises(RpcError) as caught:
+        RpcEndpoint(node.url).call("eth_call", [])
+    assert (caught.value.code, caught.value.message) == (3, "execution reverted")
+    assert caught.value.revert_data == bytes.fromhex("d93c0665")
+
+
+def test_json_rpc_error_with_http_error_status_is_still_an_answer() -> None:
+    def respond(document: Any, count: int) -> bytes:
+        return json_reply({"id": document["id"], "error": {"code": -32603, "message": "nonce too low"}}, 500)
+
+    with stub_node(respond) as node, pytest.raises(RpcError, match="nonce too low"):
+        RpcEndpoint(node.url).call("eth_sendRawTransaction", ["0x"])
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        http(b"<html><body>502 Bad Gateway</body></html>", 502),
+        http(b"<html>welcome</html>"),
+        json_reply({"jsonrpc": "2.0", "id": 999, "result": "0x1"}),
+        json_reply({"jsonrpc": "2.0", "id": 1}),
+        json_reply([1, 2]),
+        LastReply(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n{"),
+        b"nonsense\r\n\r\n",
+    ],
+)
+def test_unusable_answers_leave_the_outcome_unknown(reply: bytes) -> None:
+    with stub_node(lambda d, n: reply) as node, pytest.raises(RpcUnavailable) as caught:
+        RpcEndpoint(node.url, FAST).call("eth_sendRawTransaction", ["0x00"])
+    assert caught.value.sent is True
+
+
+def test_refused_connection_is_surely_not_sent() -> None:
+    with pytest.raises(RpcUnavailable) as caught:
+        RpcEndpoint(f"http://127.0.0.1:{free_port()}", FAST).call("eth_sendRawTransaction", ["0x"])
+    assert caught.value.sent is False
+
+
+def test_tls_failure_is_surely_not_sent() -> None:
+    with stub_node(echo) as node, pytest.raises(RpcUnavailable) as caught:
+        RpcEndpoint(node.url.replace("http:", "https:"), FAST).call("eth_sendRawTransaction", ["0x"])
+    assert caught.value.sent is False
+    assert not node.requests
+
+
+def test_read_timeout_is_unknown_and_bounded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(RpcUnavailable) as caught:
+        RpcEndpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", (1.0, 0.1)).call("eth_sendRawTransaction", ["0x"])
+    assert caught.value.sent is True
+    assert "imed" in str(caught.value)
+
+
+def test_429_is_refused_and_carries_retry_after() -> None:
+    with stub_node(lambda d, n: http(b"slow down", 429, "retry-after: 7")) as node:
+        endpoint = RpcEndpoint(node.url, clock=lambda: 100.0)
+        with pytest.raises(RpcRateLimited) as caught:
+            endpoint.call("eth_sendRawTransaction", ["0x"])
+    assert (caught.value.sent, caught.value.retry_after, endpoint.available_at) == (False, 7.0, 107.0)
+
+
+@pytest.mark.parametrize("headers", [["connection: close"], []], ids=["announced", "silent"])
+def test_connection_closed_after_an_answer_is_replaced_before_anything_is_sent(headers: list[str]) -> None:
+    """A silent hang-up makes the idle socket readable, which is seen before a byte is written: even a send is safe."""
+
+    def respond(document: Any, count: int) -> bytes:
+        reply = json_reply(results(document, lambda m, p: m), 200, *headers)
+        return LastReply(reply) if count == 1 else reply
+
+    with stub_node(respond) as node:
+        endpoint = RpcEndpoint(node.url)
+        endpoint.call("eth_a")
+        kept = endpoint._connection._connection
+        if kept is not None:
+            wait_until(lambda: select.select([kept.sock], [], [], 0)[0], 5)
+        assert endpoint.call("eth_sendRawTransaction", ["0x"]) == "eth_sendRawTransaction"
+        assert (node.connections, len(node.requests)) == (2, 2)
+
+
+def answers_then_hangs_up(first: int) -> Any:
+    """Answers `first` requests, then takes one and closes the connection without an answer, then answers again."""
+
+    def respond(document: Any, count: int) -> bytes | None:
+        return None if count == first + 1 else json_reply(results(document, lambda m, p: m))
+
+    return respond
+
+
+def test_read_on_a_stale_connection_is_asked_once_more() -> None:
+    with stub_node(answers_then_hangs_up(1)) as node:
+        endpoint = RpcEndpoint(node.url)
+        endpoint.call("eth_a")
+        assert endpoint.call("eth_blockNumber") == "eth_blockNumber"
+        assert [request["method"] for request in node.requests] == ["eth_a", "eth_blockNumber", "eth_blockNumber"]
+
+
+def test_read_on_a_fresh_connection_is_not_repeated() -> None:
+    with stub_node(lambda d, n: None) as node:
+        with pytest.raises(RpcUnavailable):
+            RpcEndpoint(node.url).call("eth_blockNumber")
+        assert len(node.requests) == 1
+
+
+def test_send_is_never_repeated() -> None:
+    with stub_node(answers_then_hangs_up(1)) as node:
+        endpoint = RpcEndpoint(node.url)
+        endpoint.call("eth_a")
+        with pytest.raises(RpcUnavailable) as caught:
+            endpoint.call("eth_sendRawTransaction", ["0x"])
+        assert caught.value.sent is True
+        assert [request["method"] for request in node.requests] == ["eth_a", "eth_sendRawTransaction"]
+
+
+def test_batch_with_a_send_is_never_repeated() -> None:
+    with stub_node(answers_then_hangs_up(1)) as node:
+        endpoint = RpcEndpoint(node.url)
+        endpoint.call("eth_a")
+        answers = endpoint.batch([("eth_getBalance", []), ("eth_sendRawTransaction", ["0x"])])
+        assert [type(answer) for answer in answers] == [Missing, Missing]
+        assert all(isinstance(answer, Missing) and answer.sent for answer in answers)
+        assert len(node.requests) == 2
+
+
+def test_batch_is_split_ordered_and_mapped_by_id() -> None:
+    def respond(document: Any, count: int) -> bytes:
+        return json_reply(list(reversed(results(document, lambda m, p: p[0] if p[0] % 7 else {"error": {"code": 1}}))))
+
+    with stub_node(respond) as node:
+        answers = RpcEndpoint(node.url).batch([("eth_a", [n]) for n in range(123)])
+    assert [len(request) for request in node.requests] == [BATCH_LIMIT, BATCH_LIMIT, 23]
+    for number, answer in enumerate(answers):
+        assert answer == Ok(number) if number % 7 else isinstance(answer, Failed)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda answers: {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}},
+        lambda answers: answers[:-1],
+        lambda answers: [*answers[:-1], answers[0]],
+        lambda answers: [*answers[:-1], {"id": answers[-1]["id"]}],
+        lambda answers: [*answers[:-1], {"id": 10**9, "result": 1}],
+        lambda answers: [*answers[:-1], {"id": "x", "result": 1}],
+        lambda answers: [*answers[:-1], 7],
+        lambda answers: "ok",
+        lambda answers: None,
+    ],
+)
+def test_broken_batch_answer_is_missing_for_all(broken: Any) -> None:
+    with stub_node(lambda d, n: json_reply(broken(results(d, lambda m, p: 1)))) as node:
+        answers = RpcEndpoint(node.url).batch([("eth_sendRawTransaction", ["0x"])] * 4)
+    assert len(answers) == 4
+    assert all(isinstance(answer, Missing) and answer.sent for answer in answers)
+
+
+def test_transport_failure_in_a_later_request_keeps_the_earlier_answers() -> None:
+    with stub_node(lambda d, n: echo(d, n) if n == 1 else None) as node:
+        answers = RpcEndpoint(node.url).batch([("eth_sendRawTransaction", [n]) for n in range(BATCH_LIMIT * 3)])
+    assert all(isinstance(answer, Ok) for answer in answers[:BATCH_LIMIT])
+    second, third = answers[BATCH_LIMIT : 2 * BATCH_LIMIT], answers[2 * BATCH_LIMIT :]
+    assert all(isinstance(answer, Missing) and answer.sent for answer in second)
+    assert all(isinstance(answer, Missing) and not answer.sent for answer in third)
+    assert len(node.requests) == 2
+
+
+def test_lone_error_object_halves_the_next_batches_for_a_while() -> None:
+    now = [0.0]
+
+    def respond(document: Any, count: int) -> bytes:
+        if len(document) > 20:
+            return json_reply({"error": {"code": -32600, "message": "batch limit"}})
+        return json_reply(results(document, lambda m, p: 1))
+
+    with stub_node(respond) as node:
+        endpoint = RpcEndpoint(node.url, clock=lambda: now[0])
+        for _ in range(3):
+            endpoint.batch([("eth_a", [])] * 24)
+        assert [len(request) for request in node.requests] == [24, 24, 12, 12]
+        now[0] += 601
+        endpoint.batch([("eth_a", [])] * 24)
+        assert len(node.requests[-1]) == 24
+
+
+def test_chain_id_is_checked_once_and_again_after_an_outage() -> None:
+    def respond(document: Any, count: int) -> bytes:
+        if count == 3:
+            return http(b"", 503)
+        return json_reply(results(document, lambda m, p: "0x7" if m == "eth_chainId" else m))
+
+    with stub_node(respond) as node:
+        endpoint = RpcEndpoint(node.url, chain_id=7)
+        endpoint.call("eth_a")
+        with pytest.raises(RpcUnavailable):
+            endpoint.call("eth_b")
+        endpoint.call("eth_c")
+    methods = [request["method"] for request in node.requests]
+    assert methods == ["eth_chainId", "eth_a", "eth_b", "eth_chainId", "eth_c"]
+
+
+def test_wrong_chain_is_refused_before_anything_else_is_sent() -> None:
+    with stub_node(lambda d, n: json_reply(results(d, lambda m, p: "0x8"))) as node:
+        endpoint = RpcEndpoint(node.url, chain_id=7)
+        with pytest.raises(WrongChain, match="serves chain 8, configured is chain 7"):
+            endpoint.call("eth_sendRawTransaction", ["0x"])
+        with pytest.raises(WrongChain):
+            endpoint.batch([("eth_sendRawTransaction", ["0x"])])
+        assert {request["method"] for request in node.requests} == {"eth_chainId"}
+
+
+def test_batch_to_an_unreachable_node_is_surely_not_sent() -> None:
+    for chain_id in (None, 7):
+        answers = RpcEndpoint(f"http://127.0.0.1:{free_port()}", chain_id=chain_id).batch([("eth_a", [])] * 2)
+        assert all(isinstance(answer, Missing) and not answer.sent for answer in answers)
+
+
+def test_reads_fail_over_and_the_failed_node_rests() -> None:
+    now = [0.0]
+    with stub_node(lambda d, n: http(b"down", 503)) as bad, stub_node(echo) as good:
+        endpoints = Endpoints([bad.url, good.url], clock=lambda: now[0])
+        assert endpoints.call("eth_a") == ["eth_a"]
+        assert endpoints.call("eth_b") == ["eth_b"]
+        assert len(bad.requests) == 1
+        assert endpoints.send() is endpoints.all[1]
+        now[0] += 1.0
+        assert endpoints.send() is endpoints.all[0]
+        endpoints.close()
+
+
+def test_with_every_node_at_rest_the_soonest_is_tried() -> None:
+    with stub_node(lambda d, n: http(b"", 503)) as first, stub_node(lambda d, n: http(b"", 503)) as second:
+        endpoints = Endpoints([first.url, second.url], clock=lambda: 0.0)
+        for _ in range(3):
+            with pytest.raises(RpcUnavailable):
+                endpoints.call("eth_a")
+        assert (len(first.requests), len(second.requests)) == (3, 3)
+
+
+def test_batch_elements_without_answer_are_asked_on_the_next_node() -> None:
+    with stub_node(lambda d, n: json_reply(results(d, lambda m, p: 1)[:-1])) as short, stub_node(echo) as good:
+        answers = Endpoints([short.url, good.url]).batch([("eth_a", [n]) for n in range(3)])
+    assert answers == [Ok(["eth_a", n]) for n in range(3)]
+
+
+def test_submissions_do_not_fail_over() -> None:
+    with pytest.raises(ValueError, match="not a read"):
+        Endpoints(["http://127.0.0.1:1"]).call("eth_sendRawTransaction", ["0x"])
+    with pytest.raises(ValueError, match="send"):
+        Endpoints(["http://127.0.0.1:1"]).batch([("eth_call", []), ("eth_sendRawTransaction", ["0x"])])
+
+
+def test_errors_and_logs_never_show_the_url(caplog: pytest.LogCaptureFixture) -> None:
+    secret = "s3cr3tpath"
+    url = f"http://user:{secret}@127.0.0.1:{free_port()}/v2/{secret}?key={secret}"
+    with pytest.raises(RpcUnavailable) as caught:
+        RpcEndpoint(url).call("eth_a")
+    text = f"{caught.value} {caplog.text} {[vars(record) for record in caplog.records]}"
+    assert secret not in text
+    assert caplog.records
+    message = f"HTTP error for url (https://node.example/v2/{secret}) api_key={secret} at wss://x/{secret}"
+    assert secret not in str(RpcError(-32000, message))
+    assert redact(message).startswith("HTTP error for url (<url>")
+
+
+def test_credentials_of_the_url_become_a_header() -> None:
+    with stub_node(echo) as node:
+        RpcEndpoint(node.url.replace("//", "//me:pa%3Ass@")).call("eth_a")
+    assert b"authorization: Basic bWU6cGE6c3M=" in node.heads[0]
+
+
+def test_inherited_connection_is_not_used_after_a_fork() -> None:
+    with stub_node(echo) as node:
+        endpoint = RpcEndpoint(node.url)
+        endpoint.call("eth_a")
+        endpoint._connection._owner = os.getpid() + 1
+        endpoint.call("eth_b")
+        wait_until(lambda: node.connections == 2, 5)
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:8545", "http://", ""])
+def test_bad_urls_are_configuration_errors_without_the_url(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        RpcEndpoint(url)
+    assert not url or url not in str(caught.value)
+
+
+def test_no_endpoint_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError):
+        Endpoints([])
