@@ -127,6 +127,8 @@ def logging_config(level: str = "INFO", secrets: Iterable[str] = ()) -> dict[str
         "loggers": {
             "relayer": {"level": level},
             "django": {"handlers": [], "level": "WARNING", "propagate": True},
+            # 4xx are in the exchange line already; 5xx come with their traceback from here
+            "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
             "django.server": {"handlers": [], "level": "WARNING", "propagate": True},
             "django-q": {"handlers": [], "level": "INFO", "propagate": True},
         },
