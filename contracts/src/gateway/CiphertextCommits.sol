@@ -7,10 +7,12 @@ import {CiphertextMaterialNotFound, NotCoprocessorTxSender} from "./GatewayError
 import {SnsCiphertextMaterial} from "./GatewayTypes.sol";
 
 /// @title Which ciphertexts the coprocessors have committed, and under which FHE key.
-/// @dev Devnet: the owner or a coprocessor commits alone; `defaultKeyId` makes every handle count as committed.
+/// @dev Devnet: a coprocessor or a registered committer commits alone, without consensus; `defaultKeyId` makes every
+/// handle count as committed.
 contract CiphertextCommits is GatewayOwned {
     GatewayConfig public immutable config;
     mapping(bytes32 ctHandle => uint256 keyId) public keyIdOf;
+    mapping(address sender => bool allowed) public isCommitter;
     uint256 public defaultKeyId;
 
     event AddCiphertextMaterial(bytes32 indexed ctHandle, uint256 keyId);
@@ -21,13 +23,17 @@ contract CiphertextCommits is GatewayOwned {
 
     /// @notice Commit (key id > 0) or withdraw (0) ciphertexts.
     function setCiphertextMaterials(bytes32[] calldata ctHandles, uint256 keyId) external {
-        if (config.coprocessorTxSenderNumber(msg.sender) == 0 && msg.sender != owner) {
+        if (!isCommitter[msg.sender] && config.coprocessorTxSenderNumber(msg.sender) == 0) {
             revert NotCoprocessorTxSender(msg.sender);
         }
         for (uint256 i = 0; i < ctHandles.length; i++) {
             keyIdOf[ctHandles[i]] = keyId;
             emit AddCiphertextMaterial(ctHandles[i], keyId);
         }
+    }
+
+    function setCommitter(address sender, bool allowed) external onlyOwner {
+        isCommitter[sender] = allowed;
     }
 
     /// @notice Treat every handle without its own entry as committed under `keyId`; 0 ends that.

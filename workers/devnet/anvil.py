@@ -1,0 +1,61 @@
+"""The two chains: how anvil is started. The process that calls `run` becomes anvil."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from workers.devnet.accounts import FUNDED, MNEMONIC
+from workers.devnet.layout import ADDRESS, GATEWAY_CHAIN_ID, HOST_CHAIN_ID, Layout, port_is_free
+from workers.devnet.toolchain import anvil_binary
+
+BALANCE_ETHER: Final = 1_000_000
+# Far above what the bots' bulk answers need; real gateways are rollups with large blocks as well.
+BLOCK_GAS: Final = 1_000_000_000
+# States of this many blocks answer historical calls ("finalized" is two blocks back); more would fill the disk.
+KEPT_STATES: Final = 256
+CHAINS: Final = {"gateway": GATEWAY_CHAIN_ID, "host": HOST_CHAIN_ID}
+
+
+class PortTaken(Exception):
+    """Another program listens where this chain should."""
+
+
+def command(layout: Layout, service: str) -> list[str]:
+    """The command line of one chain.
+
+    State is read at the start and written at SIGTERM and every `DEVNET_STATE_SECONDS`, so that a restart finds the
+    chain where the database left it. One slot an epoch makes `finalized` follow the head by two blocks.
+    """
+    block_time = os.environ.get("DEVNET_BLOCK_SECONDS", "0.25")
+    ports = layout.ports()
+    return [
+        str(anvil_binary(layout.var)),
+        *("--host", ADDRESS, "--port", str(getattr(ports, service))),
+        *("--chain-id", str(CHAINS[service])),
+        *("--block-time", block_time, "--slots-in-an-epoch", "1"),
+        *("--hardfork", "prague", "--gas-limit", str(BLOCK_GAS), "--prune-history", str(KEPT_STATES)),
+        *("--mnemonic", MNEMONIC, "--accounts", str(FUNDED), "--balance", str(BALANCE_ETHER)),
+        *("--state", str(layout.state(service))),
+        *("--state-interval", os.environ.get("DEVNET_STATE_SECONDS", "60")),
+        "--quiet",
+    ]
+
+
+def run(layout: Layout, service: str) -> None:
+    """Replaces this process by anvil. Does not return.
+
+    Raises:
+        PortTaken: something listens on the chain's port.
+        ToolchainError: anvil cannot be installed.
+    """
+    line = command(layout, service)
+    port = getattr(layout.ports(), service)
+    if not port_is_free(port):
+        raise PortTaken(
+            f"port {port} for the {service} chain is taken: set DEVNET_{service.upper()}_PORT or run `relayer_devnet prepare`"
+        )
+    scratch = layout.home / "tmp"
+    scratch.mkdir(parents=True, exist_ok=True)
+    # anvil keeps scratch files under HOME; two checkouts must not share them.
+    os.execve(line[0], line, {**os.environ, "HOME": str(scratch), "TMPDIR": str(scratch)})

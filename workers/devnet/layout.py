@@ -1,0 +1,133 @@
+"""Where the devnet keeps its files and which ports it uses. One devnet a `RELAYER_VAR` directory.
+
+Ports are chosen free once and kept in `ports.json`, so that a second start serves the same addresses; the environment
+(`DEVNET_GATEWAY_PORT`, `DEVNET_HOST_PORT`, `DEVNET_STORAGE_PORT`) wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ADDRESS: Final = "127.0.0.1"
+GATEWAY_CHAIN_ID: Final = 654321
+HOST_CHAIN_ID: Final = 8009
+SERVICES: Final = ("gateway", "host", "storage")
+KEY_FILES: Final = Path(__file__).resolve().parent / "keys"
+STORAGE_PREFIX: Final = "PUB-p1"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """TCP ports on 127.0.0.1."""
+
+    gateway: int
+    host: int
+    storage: int
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://{ADDRESS}:{self.gateway}"
+
+    @property
+    def host_url(self) -> str:
+        return f"http://{ADDRESS}:{self.host}"
+
+    @property
+    def storage_url(self) -> str:
+        """What the KMS context on chain names as storage; objects lie under `<url>/<prefix>/<kind>/<id>`."""
+        return f"http://{ADDRESS}:{self.storage}/kms-public"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one devnet."""
+
+    var: Path
+
+    @property
+    def home(self) -> Path:
+        return self.var / "devnet"
+
+    @property
+    def deployment(self) -> Path:
+        configured = os.environ.get("RELAYER_DEPLOYMENT")
+        return Path(configured) if configured else self.home / "deployment.json"
+
+    def state(self, service: str) -> Path:
+        """The file that anvil loads at its start and writes at its end."""
+        return self.home / f"{service}-state.json"
+
+    def cursor(self, bot: str) -> Path:
+        return self.home / f"{bot}-cursor.json"
+
+    @property
+    def control(self) -> Path:
+        """How the bots behave; see `workers.devnet.control`."""
+        return self.home / "bots-control.json"
+
+    def ports(self, renew: bool = False) -> Ports:
+        """The kept ports; missing ones are chosen free and kept. `renew` replaces kept ones that are taken now.
+
+        Only a start of the whole devnet may renew: afterwards "taken" means "our own service listens".
+        """
+        path = self.home / "ports.json"
+        with self._lock():
+            kept: dict[str, int] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            chosen = {name: _port(name, kept.get(name), renew) for name in SERVICES}
+            if chosen != kept:
+                write_atomically(path, json.dumps(chosen))
+        return Ports(**chosen)
+
+    def reset(self) -> None:
+        """Forgets both chains, the deployment and the bots' places. The database must be reset with it."""
+        for path in (*self.home.glob("*-state.json"), *self.home.glob("*-cursor.json"), *self.home.glob("*-control.json")):
+            path.unlink(missing_ok=True)
+        self.deployment.unlink(missing_ok=True)
+        shutil.rmtree(self.home / "tmp", ignore_errors=True)
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "ports.lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Readers see the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def port_is_free(port: int) -> bool:
+    """Whether nothing listens on the port."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((ADDRESS, port))
+        except OSError:
+            return False
+    return True
+
+
+def _port(name: str, kept: int | None, renew: bool) -> int:
+    configured = os.environ.get(f"DEVNET_{name.upper()}_PORT")
+    if configured:
+        return int(configured)
+    if kept and (not renew or port_is_free(kept)):
+        return kept
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind((ADDRESS, 0))
+        return int(probe.getsockname()[1])
