@@ -98,20 +98,6 @@ def test_transport_outcomes() -> None:
     assert classify_send(Missing("x", sent=False, answer_status=429)) is SendClass.RATE_LIMITED
 
 
-def test_attempt_states_are_pessimistic() -> None:
-    states = {send_class: send_class.attempt_state for send_class in SendClass}
-    assert {key for key, state in states.items() if state == "accepted"} == {
-        SendClass.ACCEPTED,
-        SendClass.ALREADY_KNOWN,
-    }
-    assert {key for key, state in states.items() if state == "unknown"} == {
-        SendClass.NONCE_TOO_LOW,
-        SendClass.UNKNOWN,
-    }
-    assert SendClass.REPLACEMENT_UNDERPRICED.sent is False
-    assert SendClass.UNKNOWN.sent is None
-
-
 REFERENCE_LABELS = {
     "d93c0665": ("EnforcedPause()", 503, "protocol_paused"),
     "e450d38c": ("ERC20InsufficientBalance", 503, "insufficient_balance"),

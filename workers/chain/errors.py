@@ -35,23 +35,6 @@ class SendClass(StrEnum):
     TRANSPORT_BEFORE = "transport_before"
     UNKNOWN = "unknown"
 
-    @property
-    def attempt_state(self) -> str:
-        """The state of the attempt after this answer: accepted, refused (surely not sent) or unknown."""
-        if self in _PENDING:
-            return "accepted"
-        return "unknown" if self in _UNPROVEN else "refused"
-
-    @property
-    def sent(self) -> bool | None:
-        """True: these bytes are in a pool. False: surely not. None: cannot be said from this answer."""
-        return {"accepted": True, "refused": False, "unknown": None}[self.attempt_state]
-
-
-_PENDING: Final = frozenset({SendClass.ACCEPTED, SendClass.ALREADY_KNOWN})
-# A consumed nonce may have been consumed by these very bytes: only receipts of all attempts of the slot can tell.
-_UNPROVEN: Final = frozenset({SendClass.NONCE_TOO_LOW, SendClass.UNKNOWN})
-
 
 @dataclass(frozen=True, slots=True)
 class SendRule:

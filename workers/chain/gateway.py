@@ -1,0 +1,113 @@
+"""Typed calls of the gateway chain: readiness, reconciliation views, estimates, fees, events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from requests_app.config import GatewayConfig
+from workers.chain.calldata import (
+    ALLOWANCE,
+    BALANCE_OF,
+    IS_DECRYPTION_DONE,
+    IS_PROOF_REJECTED,
+    IS_PROOF_VERIFIED,
+    ContractCall,
+    Function,
+    decode_bool,
+    decode_uint,
+)
+from workers.chain.client import LATEST, ChainClient
+from workers.chain.endpoints import Endpoints
+from workers.chain.events import TOPICS, DecodedLogs, decode_logs
+from workers.chain.fees import FeeCache, Fees, padded_gas
+from workers.chain.hexdata import hex_data, hex_quantity, quantity
+from workers.chain.rpc import Call
+from workers.chain.rpc_errors import Answer
+from workers.chain.views import mapped
+
+REFS_A_FILTER: Final = 100
+
+
+class GatewayClient(ChainClient):
+    """The gateway contracts behind the chain's endpoints. Refs are 32 bytes, amounts wei."""
+
+    def __init__(self, endpoints: Endpoints, gateway: GatewayConfig) -> None:
+        super().__init__(endpoints)
+        self.config = gateway
+        self._fees = FeeCache(endpoints)
+
+    @property
+    def contracts(self) -> tuple[bytes, bytes]:
+        """The addresses whose events matter."""
+        return self.config.decryption, self.config.input_verification
+
+    def fees(self) -> Fees:
+        """Current fees, a few seconds old at most. Raises FeeCeilingExceeded, RpcError, RpcUnavailable."""
+        return self._fees.quote()
+
+    def is_ready(self, calls: Sequence[bytes]) -> list[Answer[bool]]:
+        """Readiness views from `calldata.encode_readiness`, one answer each, for hundreds of rows at once."""
+        return self.views([ContractCall(self.config.decryption, call) for call in calls], decode_bool)
+
+    def is_decryption_done(self, refs: Sequence[bytes], block: str = LATEST) -> list[Answer[bool]]:
+        """Whether the KMS consensus on each decryption exists."""
+        return self._flags(self.config.decryption, IS_DECRYPTION_DONE, refs, block)
+
+    def is_proof_verified(self, refs: Sequence[bytes], block: str = LATEST) -> list[Answer[bool]]:
+        """Whether each input proof has been verified."""
+        return self._flags(self.config.input_verification, IS_PROOF_VERIFIED, refs, block)
+
+    def is_proof_rejected(self, refs: Sequence[bytes], block: str = LATEST) -> list[Answer[bool]]:
+        """Whether each input proof has been rejected."""
+        return self._flags(self.config.input_verification, IS_PROOF_REJECTED, refs, block)
+
+    def estimate_gas(self, sender: bytes, calls: Sequence[ContractCall]) -> list[Answer[int]]:
+        """Gas limits (estimate x 1.2) of calls from `sender`; Failed carries the revert (`errors.revert_of`)."""
+        origin = hex_data(sender)
+        requests: list[Call] = [
+            ("eth_estimateGas", [{"from": origin, "to": hex_data(call.to), "data": hex_data(call.data)}])
+            for call in calls
+        ]
+        return mapped(self.endpoints.batch(requests), lambda value: padded_gas(quantity(value)))
+
+    def simulate(self, sender: bytes, calls: Sequence[ContractCall], block: int | None = None) -> list[Answer[str]]:
+        """eth_call of transactions as `sender` would send them; after the fact at a block it shows why one reverted."""
+        origin, tag = hex_data(sender), LATEST if block is None else hex_quantity(block)
+        requests: list[Call] = [
+            ("eth_call", [{"from": origin, "to": hex_data(call.to), "data": hex_data(call.data)}, tag])
+            for call in calls
+        ]
+        return mapped(self.endpoints.batch(requests), str)
+
+    def fee_balances(self, owners: Sequence[bytes]) -> list[Answer[int]]:
+        """Fee token balance of each address. Raises ValueError when no fee token is configured."""
+        token = self._token()
+        return self.views([ContractCall(token, BALANCE_OF.encode(owner)) for owner in owners], decode_uint)
+
+    def fee_allowances(self, owners: Sequence[bytes], spender: bytes) -> list[Answer[int]]:
+        """What `spender` (the payment contract) may take from each address. Raises ValueError without a fee token."""
+        token = self._token()
+        calls = [ContractCall(token, ALLOWANCE.encode(owner, spender)) for owner in owners]
+        return self.views(calls, decode_uint)
+
+    def events(self, first: int, last: int) -> DecodedLogs:
+        """All events of both contracts in blocks `first` to `last`. Raises RpcError, RpcUnavailable."""
+        return decode_logs(self.raw_logs(first, last, self.contracts, [tuple(TOPICS)]))
+
+    def events_of(self, refs: Sequence[bytes], first: int, last: int) -> DecodedLogs:
+        """The events of these references (topic1) only. Raises RpcError, RpcUnavailable."""
+        raws = []
+        for start in range(0, len(refs), REFS_A_FILTER):
+            part = refs[start : start + REFS_A_FILTER]
+            raws += self.raw_logs(first, last, self.contracts, [tuple(TOPICS), part])
+        return decode_logs(raws)
+
+    def _flags(self, to: bytes, function: Function, refs: Sequence[bytes], block: str) -> list[Answer[bool]]:
+        calls = [ContractCall(to, function.encode(int.from_bytes(ref, "big"))) for ref in refs]
+        return self.views(calls, decode_bool, block)
+
+    def _token(self) -> bytes:
+        if self.config.fee_token is None:
+            raise ValueError("no fee token is configured")
+        return self.config.fee_token
