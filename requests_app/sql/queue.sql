@@ -103,3 +103,16 @@ d AS (
 SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
   FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
  ORDER BY a.ord;
+
+-- name: release_orphans
+-- Jobs leased by a process that holds no lease and gives no beat any more need not wait for their time to run out. A wrong
+-- guess is harmless: the former holder's receipts go stale with the next lease, and every effect is fenced. Reads the whole
+-- table, which is bounded by the door (design I7); every 2 s a signer's holder.
+WITH c AS MATERIALIZED (
+  SELECT j.id FROM queue_job j
+   WHERE j.leased_by IS NOT NULL AND j.visible_at > clock_timestamp()
+     AND NOT EXISTS (SELECT 1 FROM exec_lease l WHERE l.instance = j.leased_by AND l.lease_until > clock_timestamp())
+     AND NOT EXISTS (SELECT 1 FROM worker_beat b
+                      WHERE b.instance = j.leased_by AND b.at > clock_timestamp() - interval '10 seconds')
+   FOR UPDATE OF j SKIP LOCKED)
+UPDATE queue_job AS j SET visible_at = clock_timestamp(), leased_by = NULL FROM c WHERE j.id = c.id;

@@ -37,7 +37,8 @@ UPDATE signer AS g SET status = %(status)s, status_reason = %(reason)s
 
 -- name: record_sends
 -- What the node said to each broadcast, and what becomes of the jobs: one statement, autocommit. An attempt that was once
--- accepted stays so: a later time-out says nothing about bytes that a node has already taken. Rows are locked in nonce
+-- accepted stays so, and one that may have been sent is never unsent again: a later answer says nothing about bytes that a
+-- node has already taken. Rows are locked in nonce
 -- order, because the listener may record the same attempts as mined at this moment.
 WITH r AS MATERIALIZED (
   SELECT * FROM unnest(%(nonce)b::bigint[], %(seq)b::smallint[], %(state)b::text[], %(live)b::bool[],
@@ -48,7 +49,7 @@ held AS MATERIALIZED (
    WHERE t.signer_id = %(signer)s ORDER BY t.nonce, t.seq FOR UPDATE OF t),
 t AS (
   UPDATE tx_attempt AS t
-     SET state = CASE WHEN h.was = 'accepted' AND h.state <> 'refused' THEN h.was ELSE h.state END,
+     SET state = CASE WHEN h.was = 'accepted' OR (h.was = 'unknown' AND h.state = 'prepared') THEN h.was ELSE h.state END,
          error_class = h.error_class, error_text = h.error_text,
          first_sent_at = coalesce(t.first_sent_at, clock_timestamp()), last_sent_at = clock_timestamp(),
          send_count = t.send_count + 1
@@ -69,15 +70,15 @@ SELECT (SELECT count(*) FROM t) AS attempts, (SELECT count(*) FROM j) AS jobs;
 -- name: attempts_to_broadcast
 -- The newest open attempt of each nonce the chain has not consumed, in nonce order, when its turn has come: never sent or
 -- answered unclearly after a growing pause (1 s to 16 s), accepted without a trace after 10 s. everything: at take-over.
-SELECT nonce, seq, tx_hash, raw_tx, state, siblings
-  FROM (SELECT DISTINCT ON (t.nonce) t.nonce, t.seq, t.tx_hash, t.raw_tx, t.state,
+SELECT nonce, seq, tx_hash, raw_tx, state, siblings, kind, subject_id
+  FROM (SELECT DISTINCT ON (t.nonce) t.nonce, t.seq, t.tx_hash, t.raw_tx, t.state, s.kind, s.subject_id,
                coalesce(t.last_sent_at, t.prepared_at)
                  + CASE WHEN t.state = 'accepted' THEN make_interval(secs => %(accepted_after)s::float8)
                         ELSE make_interval(secs => least(16, %(unsure_after)s::float8 * power(2, greatest(t.send_count - 1, 0))))
                    END AS due_at,
                EXISTS (SELECT 1 FROM tx_attempt o
                         WHERE o.signer_id = t.signer_id AND o.nonce = t.nonce AND o.seq <> t.seq) AS siblings
-          FROM tx_attempt t
+          FROM tx_attempt t JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
          WHERE t.signer_id = %(signer)s AND t.state IN ('prepared', 'unknown', 'accepted')
            AND t.nonce >= %(from_nonce)s
          ORDER BY t.nonce, t.seq DESC) AS newest
@@ -94,13 +95,12 @@ SELECT epoch FROM exec_lease
 SELECT id, status, status_reason, next_nonce, max_inflight, chain_nonce_latest
   FROM signer WHERE id = %(signer)s;
 
--- name: attempts_to_look_up
--- Attempts that were broadcast a while ago and of which the listener has read nothing yet (index tx_attempt_open).
-SELECT t.nonce, t.seq, t.tx_hash, t.gas_limit, t.receipt_status, s.kind, s.subject_id,
-       extract(epoch FROM clock_timestamp() - t.first_sent_at)::float8 AS age_seconds
+-- name: open_attempts
+-- Attempts of which the listener has read nothing yet, oldest nonce first (index tx_attempt_open).
+SELECT t.nonce, t.seq, t.tx_hash, t.state, t.gas_limit, t.receipt_status, s.kind, s.subject_id,
+       extract(epoch FROM clock_timestamp() - coalesce(t.first_sent_at, t.prepared_at))::float8 AS age_seconds
   FROM tx_attempt t JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
  WHERE t.signer_id = %(signer)s AND t.state IN ('prepared', 'unknown', 'accepted')
-   AND t.first_sent_at <= clock_timestamp() - make_interval(secs => %(older_than)s::float8)
  ORDER BY t.nonce, t.seq
  LIMIT %(limit)s::bigint;
 

@@ -130,6 +130,11 @@ def move_jobs(conn: Connection[Any], receipts: Sequence[Receipt], queue: str) ->
     return _verdicts(conn, "move_jobs", receipts, queue=queue)
 
 
+def release_orphans(conn: Connection[Any]) -> int:
+    """Make the jobs of processes that are gone visible at once; how many."""
+    return run(conn, "queue", "release_orphans")
+
+
 def _lease(queue: str, limit: int, owner: str, seconds: float) -> dict[str, Any]:
     return {"queue": queue, "limit": limit, "owner": owner, "seconds": float(seconds)}
 

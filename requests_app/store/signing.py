@@ -57,7 +57,7 @@ class Synced(NamedTuple):
     foreign_use: bool
 
 
-class OpenAttempt(NamedTuple):
+class Outgoing(NamedTuple):
     """Signed bytes whose end is not known. `siblings`: the nonce has other attempts of ours."""
 
     nonce: int
@@ -66,6 +66,7 @@ class OpenAttempt(NamedTuple):
     raw: bytes
     state: AttemptState
     siblings: bool
+    subject: Subject
 
 
 class SendOutcome(NamedTuple):
@@ -79,12 +80,13 @@ class SendOutcome(NamedTuple):
     error_text: str | None
 
 
-class LookUp(NamedTuple):
-    """A broadcast attempt that the log has not shown yet."""
+class OpenAttempt(NamedTuple):
+    """An attempt that the log has not shown yet, without its bytes."""
 
     nonce: int
     seq: int
     tx_hash: bytes
+    state: AttemptState
     gas_limit: int
     receipt_status: int | None
     subject: Subject
@@ -178,7 +180,7 @@ def attempts_to_broadcast(
     limit: int,
     unsure_after: float = 1.0,
     accepted_after: float = 10.0,
-) -> list[OpenAttempt]:
+) -> list[Outgoing]:
     """The attempts whose turn it is, newest of each nonce, in nonce order from `from_nonce` on (seconds)."""
     parameters = {
         "signer": signer_id,
@@ -189,7 +191,15 @@ def attempts_to_broadcast(
         "accepted_after": float(accepted_after),
     }
     return [
-        OpenAttempt(row.nonce, row.seq, row.tx_hash, row.raw_tx, AttemptState(row.state), row.siblings)
+        Outgoing(
+            row.nonce,
+            row.seq,
+            row.tx_hash,
+            row.raw_tx,
+            AttemptState(row.state),
+            row.siblings,
+            Subject(Kind(row.kind), row.subject_id),
+        )
         for row in fetch_all(conn, "signing", "attempts_to_broadcast", parameters)
     ]
 
@@ -215,20 +225,21 @@ def record_sends(
     return int(row.attempts) if row else 0
 
 
-def attempts_to_look_up(conn: Connection[Any], signer_id: int, *, older_than: float, limit: int) -> list[LookUp]:
-    """Attempts first broadcast more than `older_than` seconds ago that are still open, in nonce order."""
-    parameters = {"signer": signer_id, "older_than": float(older_than), "limit": limit}
+def open_attempts(conn: Connection[Any], signer_id: int, limit: int) -> list[OpenAttempt]:
+    """The attempts whose end is not known, in nonce order. `age_seconds` counts from the first broadcast."""
+    rows = fetch_all(conn, "signing", "open_attempts", {"signer": signer_id, "limit": limit})
     return [
-        LookUp(
+        OpenAttempt(
             row.nonce,
             row.seq,
             row.tx_hash,
+            AttemptState(row.state),
             row.gas_limit,
             row.receipt_status,
             Subject(Kind(row.kind), row.subject_id),
             row.age_seconds,
         )
-        for row in fetch_all(conn, "signing", "attempts_to_look_up", parameters)
+        for row in rows
     ]
 
 

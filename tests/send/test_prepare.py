@@ -60,7 +60,9 @@ def test_every_row_gets_a_nonce_a_slot_bytes_a_deadline_and_a_transition(conn, f
         row = read_request(conn, item.held.subject.kind, item.held.subject.id)
         assert (row.status, row.gw_req_tx_hash) == ("tx_in_flight", item.tx_hash)
         assert row.deadline_at > row.updated_at
-    log = conn.execute("SELECT verb, from_status, to_status, epoch, count(*) FROM req_transition GROUP BY 1,2,3,4").fetchall()
+    log = conn.execute(
+        "SELECT verb, from_status, to_status, epoch, count(*) FROM req_transition GROUP BY 1,2,3,4"
+    ).fetchall()
     assert log == [("prepare_send", "processing", "tx_in_flight", 1, 6)]
     assert signing.find_signer(conn, signer.id).next_nonce == 13
 
@@ -222,7 +224,8 @@ def test_admit_moves_rows_and_jobs_together_and_only_with_a_current_receipt(conn
     new = leased(conn, READY)
     held = [sending.Held(d.subject, d.receipt) for d in [old[0], *new[1:]]]
     conn.execute(
-        "UPDATE user_decrypt_req SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s", (subjects[2].id,)
+        "UPDATE user_decrypt_req SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s",
+        (subjects[2].id,),
     )
     assert sorted(sending.admit(conn, held)) == sorted([subjects[1], subjects[3]])
     assert statuses(conn, subjects) == ["queued", "processing", "failure", "processing"]
@@ -258,7 +261,9 @@ def test_tx2_records_every_outcome_and_acknowledges_by_receipt(conn, fence, sign
     found = conn.execute("SELECT state, send_count, error_class FROM tx_attempt ORDER BY nonce").fetchall()
     assert found == [("accepted", 1, None), ("unknown", 1, "unknown"), ("mined", 0, None), ("prepared", 1, "unknown")]
     assert [slot[3] for slot in slots(conn)] == ["live", "live", "live", "signed"]
-    assert conn.execute("SELECT count(*) FROM queue_job WHERE subject_id = %s", (prepared[3].held.subject.id,)).fetchone() == (1,)
+    assert conn.execute(
+        "SELECT count(*) FROM queue_job WHERE subject_id = %s", (prepared[3].held.subject.id,)
+    ).fetchone() == (1,)
     # A later time-out says nothing about bytes that a node has taken.
     signing.record_sends(conn, signer.id, [outcome(7, AttemptState.UNKNOWN, cls="unknown")])
     assert conn.execute("SELECT state, send_count FROM tx_attempt WHERE nonce = 7").fetchone() == ("accepted", 2)
@@ -291,7 +296,9 @@ def test_what_is_due_for_broadcast(conn, fence, signer):
     conn.execute("UPDATE tx_attempt SET last_sent_at = last_sent_at - interval '8 seconds'")
     assert due() == [7, 8, 9, 10]
     # The third fruitless send waits 4 s.
-    conn.execute("UPDATE tx_attempt SET send_count = 3, last_sent_at = clock_timestamp() - interval '3 seconds' WHERE nonce = 8")
+    conn.execute(
+        "UPDATE tx_attempt SET send_count = 3, last_sent_at = clock_timestamp() - interval '3 seconds' WHERE nonce = 8"
+    )
     assert due() == [7, 9, 10]
 
 
@@ -360,11 +367,12 @@ def test_receipts_settle_slots_and_vanish_again_with_their_block(conn, fence, si
     mixed(conn, 3)
     prepared = sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
     signing.record_sends(conn, signer.id, [outcome(7 + n, AttemptState.ACCEPTED) for n in range(3)])
-    looked = signing.attempts_to_look_up(conn, signer.id, older_than=0, limit=10)
+    looked = signing.open_attempts(conn, signer.id, 10)
     assert [(item.nonce, item.subject, item.tx_hash) for item in looked] == [
         (p.nonce, p.held.subject, p.tx_hash) for p in prepared
     ]
-    assert signing.attempts_to_look_up(conn, signer.id, older_than=60, limit=10) == []
+    assert all(0 < item.age_seconds < 60 for item in looked)
+    assert len(signing.open_attempts(conn, signer.id, 2)) == 2
     good, failed, none = (signing.Found(n, 1, s, b, h, d) for n, s, b, h, d in (
         (7, 1, 90, b"a" * 32, True), (8, 0, 90, b"a" * 32, False), (9, None, None, None, False)))  # fmt: skip
     assert signing.record_lookups(conn, signer.id, [good, failed, none]) == 2

@@ -61,7 +61,10 @@ def test_lease_order_is_priority_then_age_and_attempts_count_at_lease(conn):
     fill(conn, 3)
     enqueue_jobs(conn, SEND, [(Subject(Kind.INPUT_PROOF, 9), 1)], priority=0)
     first = lease_jobs(conn, SEND, 2, "w", 30)
-    assert [(d.subject, d.receipt.attempt) for d in first] == [((Kind.INPUT_PROOF, 9), 1), ((Kind.PUBLIC_DECRYPT, 1), 1)]
+    assert [(d.subject, d.receipt.attempt) for d in first] == [
+        ((Kind.INPUT_PROOF, 9), 1),
+        ((Kind.PUBLIC_DECRYPT, 1), 1),
+    ]
     assert [d.subject.id for d in lease_jobs(conn, SEND, 10, "w", 30)] == [2, 3]
     assert lease_jobs(conn, SEND, 10, "w", 30) == []
     assert {d.receipt.attempt for d in lease_after_expiry(conn)} == {2}
@@ -159,7 +162,8 @@ def test_a_lease_shows_the_row_as_it_is_now(conn):
     proof = add_request(conn, Kind.INPUT_PROOF, Status.PROCESSING, queue=READY)
     enqueue_jobs(conn, READY, [(Subject(Kind.PUBLIC_DECRYPT, 10**6), 1)])
     conn.execute(
-        "UPDATE public_decrypt_req SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s", (canceled.id,)
+        "UPDATE public_decrypt_req SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s",
+        (canceled.id,),
     )
     conn.execute(
         "UPDATE user_decrypt_req SET deadline_at = clock_timestamp() - interval '1 second' WHERE id = %s", (queued.id,)

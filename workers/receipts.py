@@ -1,0 +1,259 @@
+"""Receipts for attempts that the log has not shown: success is noted, a final revert ends the request, a missing one waits.
+
+The listener is the usual way; this looks after what it did not see. "Not found" is never a verdict: the bytes are broadcast
+again (workers.broadcast), and a nonce that the finalized chain has consumed without any of our hashes goes to a person
+(reference queue_settle 4.3 R5 and R6; B33, B45, B47).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+from requests_app.crash_points import crash_point
+from requests_app.models.reviews import ReasonCode
+from requests_app.store import signing
+from requests_app.store.queue import Subject
+from requests_app.store.session import retry_serialization
+from requests_app.store.signing import Found, OpenAttempt
+from requests_app.transitions import sending
+from requests_app.transitions.sending import Reverted
+from workers import signers
+from workers.chain.calldata import ContractCall, Unencodable, encode_request
+from workers.chain.errors import revert_of
+from workers.chain.hexdata import hex_data
+from workers.chain.rpc_errors import Answer, Failed, Ok, RpcError, RpcUnavailable
+from workers.chain.views import Receipt
+from workers.signers import Lane
+
+if TYPE_CHECKING:
+    from workers.shift import ShiftContext
+
+log = logging.getLogger("relayer.send")
+
+LOOK_LIMIT: Final = 500
+LOOK_AFTER_SECONDS: Final = 3.0
+LONGEST_LOOK_SECONDS: Final = 60.0
+MISSING_SECONDS: Final = 60.0
+REVERT_DEPTH: Final = 64
+INTERNAL: Final = "internal_server_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How far the chain is: its head, its finalized block, the finalized account nonce. -1: the node does not say."""
+
+    head: int
+    finalized: int
+    finalized_nonce: int
+
+    def holds(self, block: int) -> bool:
+        """Whether nothing reasonable can take the block back any more."""
+        return block <= self.finalized or self.head - block >= REVERT_DEPTH
+
+
+def look_up(context: ShiftContext, lane: Lane) -> int:
+    """Ask for the receipts that are due and act on them; how many were found."""
+    attempts = signing.open_attempts(context.conn, lane.id, LOOK_LIMIT)
+    lane.has_open = bool(attempts)
+    if not attempts:
+        lane.missing_since.clear()
+        lane.look_at.clear()
+        lane.foreign_use = False
+        return 0
+    due = _due(lane, attempts)
+    if not due:
+        return 0
+    found = _ask(context, lane, due)
+    settled = [
+        Found(item.nonce, item.seq, 1, receipt.block_number, receipt.block_hash, settled=True)
+        for item, receipt in found
+        if receipt is not None and receipt.status == 1
+    ]
+    reverted = [(item, receipt) for item, receipt in found if receipt is not None and receipt.status == 0]
+    gone = [item for item, receipt in found if receipt is None]
+    vanished = [
+        Found(item.nonce, item.seq, None, None, None, settled=False) for item in gone if item.receipt_status is not None
+    ]
+    _record(context, lane, [*settled, *vanished])
+    suspects = _suspects(lane, found)
+    if reverted or suspects:
+        depth = _depth(context, lane)
+        _judge_reverts(context, lane, reverted, depth)
+        _judge_missing(context, lane, suspects, depth)
+    return len(found) - len(gone)
+
+
+def finalize(context: ShiftContext, lane: Lane) -> int:
+    """Close the mined slots that the finalized chain has passed; how many."""
+    crash_point("before_finalized_nonce_rpc")
+    (answer,) = context.clients.gateway.transaction_counts([lane.address], "finalized")
+    crash_point("after_finalized_nonce_rpc")
+    if not isinstance(answer, Ok) or not answer.value:
+        return 0
+    crash_point("before_finalize_slots_commit")
+    closed = signing.finalize_slots(context.conn, lane.id, answer.value)
+    crash_point("after_finalize_slots_commit")
+    return closed
+
+
+def _due(lane: Lane, attempts: Sequence[OpenAttempt]) -> list[OpenAttempt]:
+    """Those old enough, or whose nonce the chain has passed; each is asked for less and less often."""
+    now = monotonic()
+    present = {item.nonce for item in attempts}
+    for nonce in [nonce for nonce in lane.look_at if nonce not in present]:
+        del lane.look_at[nonce]
+        lane.missing_since.pop(nonce, None)
+    due = [
+        item
+        for item in attempts
+        if (item.age_seconds >= LOOK_AFTER_SECONDS or lane.foreign_use) and lane.look_at.get(item.nonce, 0.0) <= now
+    ]
+    for item in due:
+        pause = min(LONGEST_LOOK_SECONDS, max(1.0, item.age_seconds / 4))
+        lane.look_at[item.nonce] = now + pause
+    return due
+
+
+def _ask(context: ShiftContext, lane: Lane, due: Sequence[OpenAttempt]) -> list[tuple[OpenAttempt, Receipt | None]]:
+    """The receipts, None for "the node knows none"; attempts without a usable answer are left out.
+
+    The count is asked first: a nonce below it was consumed before the receipts were looked for.
+    """
+    signers.refresh(context, lane)
+    crash_point("before_receipts_rpc")
+    answers = context.clients.gateway.receipts([item.tx_hash for item in due])
+    crash_point("after_receipts_rpc")
+    found: list[tuple[OpenAttempt, Receipt | None]] = []
+    for item, answer in zip(due, answers, strict=True):
+        if isinstance(answer, Ok) and (answer.value is None or answer.value.tx_hash == item.tx_hash):
+            found.append((item, answer.value))
+    return found
+
+
+def _record(context: ShiftContext, lane: Lane, found: Sequence[Found]) -> None:
+    if not found:
+        return
+    crash_point("before_record_lookups_commit")
+    retry_serialization(lambda: signing.record_lookups(context.conn, lane.id, found))
+    crash_point("after_record_lookups_commit")
+
+
+def _suspects(lane: Lane, found: Sequence[tuple[OpenAttempt, Receipt | None]]) -> list[OpenAttempt]:
+    """Attempts without a receipt at a nonce that the chain has consumed and none of whose other attempts has one."""
+    decided = {item.nonce for item, receipt in found if receipt is not None}
+    return [
+        item
+        for item, receipt in found
+        if receipt is None and item.nonce < lane.chain_latest and item.nonce not in decided
+    ]
+
+
+def _depth(context: ShiftContext, lane: Lane) -> Depth:
+    gateway = context.clients.gateway
+    crash_point("before_depth_rpc")
+    (count,) = gateway.transaction_counts([lane.address], "finalized")
+    try:
+        head, finalized = gateway.head_number(), gateway.finalized().number
+    except (RpcError, RpcUnavailable):
+        head, finalized = -1, -1
+    crash_point("after_depth_rpc")
+    return Depth(head, finalized, count.value if isinstance(count, Ok) else -1)
+
+
+def _judge_reverts(
+    context: ShiftContext, lane: Lane, reverted: Sequence[tuple[OpenAttempt, Receipt]], depth: Depth
+) -> None:
+    """A revert is judged only when its block holds: until then the block is noted and the attempt stays open."""
+    early = [pair for pair in reverted if not depth.holds(pair[1].block_number)]
+    _record(
+        context,
+        lane,
+        [
+            Found(item.nonce, item.seq, 0, receipt.block_number, receipt.block_hash, settled=False)
+            for item, receipt in early
+        ],
+    )
+    final = [pair for pair in reverted if depth.holds(pair[1].block_number)]
+    if not final:
+        return
+    replays = _replays(context, lane, final)
+    ended = [_reverted(item, receipt, replays.get(item.subject)) for item, receipt in final]
+    changed = retry_serialization(lambda: sending.revert(context.conn, lane.id, ended))
+    log.warning(
+        "transactions reverted on chain",
+        extra={
+            "action": "reverted",
+            "signer": lane.name,
+            "requests": len(changed),
+            "labels": sorted({item.label for item in ended}),
+        },
+    )
+
+
+def _replays(
+    context: ShiftContext, lane: Lane, final: Sequence[tuple[OpenAttempt, Receipt]]
+) -> dict[Subject, Answer[Any]]:
+    """The same calls at the blocks in which they reverted: receipts do not say why. The called contract is checked."""
+    bodies = signing.request_bodies(context.conn, [item.subject for item, _ in final])
+    by_block: dict[int, dict[Subject, ContractCall]] = {}
+    for item, receipt in final:
+        found = bodies.get(item.subject)
+        try:
+            to, calldata = encode_request(item.subject.kind, found[0], found[1]) if found else (b"", b"")
+        except Unencodable:
+            continue
+        if to == receipt.to:
+            by_block.setdefault(receipt.block_number, {})[item.subject] = ContractCall(to, calldata)
+        else:
+            log.error(
+                "a receipt names another contract than the request",
+                extra={"action": "receipt_mismatch", "tx_hash": hex_data(item.tx_hash)},
+            )
+    answers: dict[Subject, Answer[Any]] = {}
+    for block, calls in by_block.items():
+        crash_point("before_replay_rpc")
+        replayed = context.clients.gateway.simulate(lane.address, list(calls.values()), block)
+        crash_point("after_replay_rpc")
+        answers.update(zip(calls, replayed, strict=True))
+    return answers
+
+
+def _reverted(item: OpenAttempt, receipt: Receipt, replay: Answer[Any] | None) -> Reverted:
+    found = Found(item.nonce, item.seq, 0, receipt.block_number, receipt.block_hash, settled=True)
+    revert = revert_of(replay.error) if isinstance(replay, Failed) else None
+    where = f"Transaction reverted in block {receipt.block_number}"
+    if revert is None:
+        return Reverted(item.subject, found, INTERNAL, f"{where}; the reason cannot be reproduced", None)
+    text = f"{where}: {revert.text}: {revert.message}"
+    return Reverted(item.subject, found, revert.label, text, revert.selector or None)
+
+
+def _judge_missing(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAttempt], depth: Depth) -> None:
+    """To a person when the finalized chain has consumed the nonce and no hash of ours shows up for a minute."""
+    now = monotonic()
+    evidence: dict[Subject, dict[str, Any]] = {}
+    for item in suspects:
+        since = lane.missing_since.setdefault(item.nonce, now)
+        proven = lane.foreign_use or (item.nonce < depth.finalized_nonce and now - since >= MISSING_SECONDS)
+        if proven:
+            evidence[item.subject] = {
+                "signer": lane.name,
+                "nonce": item.nonce,
+                "tx_hash": hex_data(item.tx_hash),
+                "chain_nonce": lane.chain_latest,
+                "finalized_nonce": depth.finalized_nonce,
+                "foreign_use_seen": lane.foreign_use,
+            }
+    if not evidence:
+        return
+    text = "the chain has consumed the nonce, but knows none of the stored transactions"
+    parked = sending.park(context.conn, lane.fence, ReasonCode.FOREIGN_NONCE, evidence, text)
+    if parked:
+        log.error(
+            "nonces consumed by unknown transactions",
+            extra={"action": "foreign_nonce", "signer": lane.name, "requests": len(parked)},
+        )

@@ -1,0 +1,245 @@
+"""The send turn of a settle shift: from jobs in the queue to transactions on the wire (design 2.3).
+
+For each held signer, in this order: compare it with the chain, broadcast again whatever has no known end, and only then take
+new work. New work goes lease → re-read → estimate → TX1 (nonces, slots, signed bytes, state, committed) → broadcast → TX2
+(outcomes, acknowledgements). A crash leaves nothing, or stored bytes that the next holder sends again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+import psycopg
+from django.conf import settings
+
+from requests_app.config import config
+from requests_app.crash_points import crash_point
+from requests_app.models.reviews import ReasonCode
+from requests_app.models.signing import SignerStatus
+from requests_app.states import Kind, Status, Verb
+from requests_app.store import queue
+from requests_app.store.queue import READY, SEND, LeasedRequest, Receipt
+from requests_app.store.session import retry_serialization
+from requests_app.store.signing import SignerReason
+from requests_app.transitions import sending
+from requests_app.transitions.sending import Held, Prepared, Price, Wanted
+from workers import broadcast, receipts, signers
+from workers.chain.fees import FeeCeilingExceeded
+from workers.chain.rpc_errors import RpcError, RpcUnavailable
+from workers.estimate import Estimated, delay_after, estimate
+from workers.signers import Lane, SignerPool
+
+if TYPE_CHECKING:
+    from workers.shift import ShiftContext
+
+log = logging.getLogger("relayer.send")
+
+BATCH: Final = 200
+DISABLED_SECONDS: Final = 120.0
+UNSIGNABLE_SECONDS: Final = 30.0
+REFRESH_SECONDS: Final = 0.1
+RPC_REST_SECONDS: Final = 0.5
+ORPHAN_SECONDS: Final = 2.0
+LEFT_SECONDS: Final = 1.0
+
+
+class SettleTurn:
+    """Sends for the signers this shift holds. Make one a shift; `close` gives the signers up."""
+
+    name = "settle"
+
+    def __init__(self) -> None:
+        self._pool: SignerPool | None = None
+        self._orphans_at = 0.0
+
+    def run(self, context: ShiftContext) -> int:
+        """One round over the held signers; how many requests and broadcasts were handled."""
+        if self._pool is None:
+            gateway = config().gateway
+            self._pool = SignerPool(gateway.chain_id, gateway.signer_keys)
+        handled = 0
+        lanes = self._pool.lanes(context)
+        if lanes and monotonic() >= self._orphans_at:
+            self._orphans_at = monotonic() + ORPHAN_SECONDS
+            crash_point("before_release_orphans_commit")
+            queue.release_orphans(context.conn)
+            crash_point("after_release_orphans_commit")
+        for lane in lanes:
+            if context.stopping():
+                break
+            handled += self._work(context, lane)
+        return handled
+
+    def close(self) -> None:
+        """Release the signers."""
+        if self._pool is not None:
+            self._pool.release()
+
+    def _work(self, context: ShiftContext, lane: Lane) -> int:
+        if not signers.sync(context, lane) or lane.held.lost:
+            return 0
+        handled = self._maintain(context, lane)
+        # Nothing new before everything old was offered to the node again: a gap below would hold the new ones up.
+        if lane.resend_all or not lane.active or monotonic() < lane.send_at:
+            return handled
+        return handled + self._send(context, lane)
+
+    def _maintain(self, context: ShiftContext, lane: Lane) -> int:
+        now = monotonic()
+        if not (lane.has_open or lane.resend_all) or now < lane.maintain_at:
+            return 0
+        lane.maintain_at = now + broadcast.MAINTENANCE_SECONDS
+        if now >= lane.finalize_at:
+            lane.finalize_at = now + signers.SYNC_SECONDS
+            receipts.finalize(context, lane)
+        receipts.look_up(context, lane)
+        return broadcast.resend(context, lane)
+
+    def _send(self, context: ShiftContext, lane: Lane) -> int:
+        room = min(BATCH, self._room(context, lane))
+        if room <= 0:
+            return 0
+        crash_point("before_lease_sends_commit")
+        deliveries = queue.lease_requests(context.conn, SEND, room, context.instance, float(settings.JOB_LEASE_SECONDS))
+        crash_point("after_lease_sends_commit")
+        if not deliveries:
+            return 0
+        ready = triage(context, lane, deliveries)
+        estimated = estimate(context, lane, ready)
+        if estimated.no_gas:
+            signers.hold_back(context, lane, SignerStatus.PAUSED, SignerReason.INSUFFICIENT_FUNDS)
+        if ready and len(estimated.delayed) == len(ready):
+            lane.send_at = monotonic() + RPC_REST_SECONDS
+        price = current_price(context) if estimated.wanted else None
+        if price is None:
+            estimated.delayed += [(item.held, delay_after(1)) for item in estimated.wanted]
+        _put_aside(context, lane, estimated)
+        if price is not None:
+            self._settle(context, lane, estimated.wanted, price)
+        return len(deliveries)
+
+    def _settle(self, context: ShiftContext, lane: Lane, wanted: Sequence[Wanted], price: Price) -> None:
+        prepared = [] if lane.held.lost else prepare(context, lane, wanted, price)
+        stored = {item.held.receipt for item in prepared}
+        left = [item.held.receipt for item in wanted if item.held.receipt not in stored]
+        if left:
+            # Moved on meanwhile, or no longer ours to send: whoever leases them next reads them again.
+            crash_point("before_left_nack_commit")
+            queue.nack_jobs(context.conn, left, [LEFT_SECONDS] * len(left))
+            crash_point("after_left_nack_commit")
+        if not prepared:
+            return
+        lane.took(prepared[-1].nonce)
+        sent = broadcast.broadcast(
+            context, lane, broadcast.outgoing(prepared), [item.held.receipt for item in prepared]
+        )
+        log.info(
+            "sent",
+            extra={
+                "action": "sent",
+                "signer": lane.name,
+                "requests": len(sent),
+                "first_nonce": prepared[0].nonce,
+                "epoch": lane.held.epoch,
+            },
+        )
+
+    def _room(self, context: ShiftContext, lane: Lane) -> int:
+        """How many requests may be taken. The chain's count is asked again only when the window looks full."""
+        room = lane.window()
+        if room < BATCH and monotonic() - lane.refreshed_at >= REFRESH_SECONDS and lane.has_open:
+            signers.refresh(context, lane)
+            room = lane.window()
+        return room
+
+
+def current_price(context: ShiftContext) -> Price | None:
+    """Fees a few seconds old at most; None while the chain does not say, or asks more than the ceiling."""
+    crash_point("before_quote_rpc")
+    try:
+        fees = context.clients.gateway.fees()
+    except (RpcError, RpcUnavailable, FeeCeilingExceeded) as error:
+        log.warning("no usable fees: %s", error, extra={"action": "no_fees"})
+        return None
+    crash_point("after_quote_rpc")
+    return Price(fees.max_fee_per_gas, fees.max_priority_fee)
+
+
+def triage(context: ShiftContext, lane: Lane, deliveries: Sequence[LeasedRequest]) -> list[LeasedRequest]:
+    """Those that are to be sent. Jobs of the others are dropped, moved back or put off; each has its reason in a row."""
+    ready: list[LeasedRequest] = []
+    done: list[Receipt] = []
+    back: list[Receipt] = []
+    disabled: list[Receipt] = []
+    doubtful: list[LeasedRequest] = []
+    for delivery in deliveries:
+        if delivery.status is Status.PROCESSING and delivery.has_slot:
+            doubtful.append(delivery)
+            done.append(delivery.receipt)
+        elif delivery.status is Status.PROCESSING:
+            if delivery.effective:
+                ready.append(delivery)
+            else:
+                disabled.append(delivery.receipt)
+        elif delivery.status is Status.QUEUED and delivery.subject.kind is not Kind.INPUT_PROOF:
+            back.append(delivery.receipt)
+        else:
+            done.append(delivery.receipt)
+    if doubtful:
+        evidence = {
+            item.subject: {"signer": lane.name, "note": "in processing with a live nonce slot"} for item in doubtful
+        }
+        text = "a nonce of an earlier attempt is still open"
+        sending.park(context.conn, lane.fence, ReasonCode.OUTCOME_UNKNOWN, evidence, text)
+    _release(context, done, back, disabled)
+    return ready
+
+
+def prepare(context: ShiftContext, lane: Lane, wanted: Sequence[Wanted], price: Price) -> list[Prepared]:
+    """TX1 for the batch. A member that breaks it is found by halving and put off alone; the others go on at once."""
+
+    def sign(item: Wanted, nonce: int) -> tuple[bytes, bytes]:
+        return lane.signer.sign(nonce, item.to, item.data, item.gas, price.max_fee, price.max_priority)
+
+    try:
+        return retry_serialization(lambda: sending.prepare_send(context.conn, lane.fence, lane.id, wanted, price, sign))
+    except (ValueError, OverflowError, TypeError, psycopg.DataError, psycopg.IntegrityError) as error:
+        if len(wanted) > 1:
+            half = len(wanted) // 2
+            return prepare(context, lane, wanted[:half], price) + prepare(context, lane, wanted[half:], price)
+        log.exception(
+            "request cannot be prepared",
+            extra={"action": "prepare_failed", "subject": wanted[0].held.subject, "error": type(error).__name__},
+        )
+        crash_point("before_unsignable_nack_commit")
+        queue.nack_jobs(context.conn, [wanted[0].held.receipt], [UNSIGNABLE_SECONDS])
+        crash_point("after_unsignable_nack_commit")
+        return []
+
+
+def _put_aside(context: ShiftContext, lane: Lane, estimated: Estimated) -> None:
+    sending.end_unsent(context.conn, Verb.REFUSE, estimated.refusals, lane.fence)
+    if estimated.delayed:
+        held: list[Held] = [item for item, _ in estimated.delayed]
+        crash_point("before_send_nack_commit")
+        queue.nack_jobs(context.conn, [item.receipt for item in held], [delay for _, delay in estimated.delayed])
+        crash_point("after_send_nack_commit")
+
+
+def _release(
+    context: ShiftContext, done: Sequence[Receipt], back: Sequence[Receipt], disabled: Sequence[Receipt]
+) -> None:
+    if not (done or back or disabled):
+        return
+    crash_point("before_send_release_commit")
+    queue.ack_jobs(context.conn, done)
+    queue.move_jobs(context.conn, back, READY)
+    queue.nack_jobs(context.conn, disabled, [DISABLED_SECONDS] * len(disabled))
+    crash_point("after_send_release_commit")
+    log.info(
+        "jobs that needed no send",
+        extra={"action": "send_released", "dropped": len(done), "moved_back": len(back), "disabled": len(disabled)},
+    )

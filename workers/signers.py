@@ -1,0 +1,235 @@
+"""The signers a process holds: claiming, comparing with the chain, and what keeps one from taking new work.
+
+A signer works for one process at a time, under the lease `signer:<chain>:<0xaddress>`. Its nonces come from the database alone;
+the chain is asked for its counts, never for the next nonce (reference queue_settle 4.8).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from requests_app.crash_points import crash_point
+from requests_app.errors import StaleEpoch
+from requests_app.models.signing import SignerStatus
+from requests_app.store import signing
+from requests_app.store.signing import Fence, SignerReason, SignerState
+from workers.chain.hexdata import hex_data
+from workers.chain.rpc_errors import Ok
+from workers.chain.signer import LocalSigner
+from workers.leases import HeldLease
+
+if TYPE_CHECKING:
+    from workers.shift import ShiftContext
+
+log = logging.getLogger("relayer.send")
+
+SYNC_SECONDS: Final = 10.0
+SYNC_RETRY_SECONDS: Final = 0.5
+FURTHER_SIGNER_SECONDS: Final = 1.0
+"""A process with a signer leaves the others to processes without one for this long between its own tries."""
+
+
+@dataclass
+class Lane:
+    """One held signer with everything the process remembers of it. Nothing here outlives the lease."""
+
+    held: HeldLease
+    signer: LocalSigner
+    state: SignerState | None = None
+    chain_latest: int = 0
+    sync_at: float = 0.0
+    maintain_at: float = 0.0
+    refreshed_at: float = 0.0
+    send_at: float = 0.0
+    finalize_at: float = 0.0
+    has_open: bool = True
+    resend_all: bool = True
+    foreign_use: bool = False
+    missing_since: dict[int, float] = field(default_factory=dict)
+    look_at: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def fence(self) -> Fence:
+        """What proves in the database that the signer is ours."""
+        return Fence(self.held.resource, self.held.instance, self.held.epoch)
+
+    @property
+    def id(self) -> int:
+        """The signer's row. Raises AssertionError before the first comparison with the chain."""
+        assert self.state is not None  # noqa: S101 - the turn compares first
+        return self.state.id
+
+    @property
+    def address(self) -> bytes:
+        """20 bytes."""
+        return self.signer.address
+
+    @property
+    def name(self) -> str:
+        """The address as text, for logs."""
+        return hex_data(self.signer.address)
+
+    @property
+    def active(self) -> bool:
+        """Whether new nonces may be taken."""
+        return self.state is not None and self.state.status is SignerStatus.ACTIVE
+
+    def window(self) -> int:
+        """How many further transactions may be under way: never more than max_inflight past the chain's count."""
+        if self.state is None or self.state.next_nonce is None:
+            return 0
+        return self.state.max_inflight - max(0, self.state.next_nonce - self.chain_latest)
+
+    def saw_chain_count(self, latest: int) -> None:
+        """Remember the highest count of mined transactions; a node behind the others says nothing new."""
+        self.chain_latest = max(self.chain_latest, latest)
+        self.refreshed_at = monotonic()
+
+    def took(self, last_nonce: int) -> None:
+        """Remember that nonces up to `last_nonce` are stored."""
+        if self.state is not None:
+            self.state = self.state._replace(next_nonce=last_nonce + 1)
+        self.has_open = True
+
+
+class SignerPool:
+    """The configured keys and the lanes held for them. One a shift."""
+
+    def __init__(self, chain_id: int, keys: Sequence[bytes]) -> None:
+        self.chain_id = chain_id
+        self._signers = [LocalSigner(key, chain_id) for key in keys]
+        self._lanes: dict[bytes, Lane] = {}
+        self._known = False
+        self._next_try = 0.0
+
+    def lanes(self, context: ShiftContext) -> list[Lane]:
+        """The lanes this process holds now, after trying for one more where that is due."""
+        for address, lane in list(self._lanes.items()):
+            if lane.held.lost:
+                log.warning(
+                    "signer lost", extra={"action": "signer_lost", "signer": lane.name, "epoch": lane.held.epoch}
+                )
+                del self._lanes[address]
+        if monotonic() >= self._next_try and len(self._lanes) < len(self._signers):
+            self._try_one(context)
+        return list(self._lanes.values())
+
+    def release(self) -> None:
+        """Give every signer up, so that the next process need not wait."""
+        for lane in self._lanes.values():
+            lane.held.release()
+        self._lanes.clear()
+
+    def _try_one(self, context: ShiftContext) -> None:
+        if not self._known:
+            crash_point("before_ensure_signers_commit")
+            signing.ensure_signers(context.conn, self.chain_id, [signer.address for signer in self._signers])
+            crash_point("after_ensure_signers_commit")
+            self._known = True
+        for signer in self._signers:
+            if signer.address in self._lanes:
+                continue
+            held = context.leases.try_hold(f"signer:{self.chain_id}:{hex_data(signer.address)}")
+            if held is not None:
+                self._lanes[signer.address] = Lane(held, signer)
+                log.info(
+                    "signer held",
+                    extra={"action": "signer_held", "signer": hex_data(signer.address), "epoch": held.epoch},
+                )
+                break
+        pause = FURTHER_SIGNER_SECONDS * random.uniform(0.8, 1.2) if self._lanes else 0.0
+        self._next_try = monotonic() + pause
+
+
+def sync(context: ShiftContext, lane: Lane) -> bool:
+    """Compare the lane with the chain when that is due; whether the lane has been compared at all.
+
+    At the first look of a claim this comes before everything else. A count past our counter means that the key was used
+    elsewhere: the signer is blocked in the same statement.
+    """
+    now = monotonic()
+    if now < lane.sync_at:
+        return lane.state is not None
+    # The chain is read before the row, on purpose: the counter may only have grown since.
+    crash_point("before_sync_signer_rpc")
+    (answer,) = context.clients.gateway.accounts([lane.address])
+    crash_point("after_sync_signer_rpc")
+    if not isinstance(answer, Ok):
+        lane.sync_at = now + SYNC_RETRY_SECONDS
+        return lane.state is not None
+    account = answer.value
+    crash_point("before_sync_signer_commit")
+    try:
+        synced = signing.sync_signer(
+            context.conn,
+            lane.fence,
+            lane.signer.chain_id,
+            lane.address,
+            latest=account.latest,
+            pending=account.pending,
+            balance=account.balance,
+        )
+    except StaleEpoch:
+        lane.held.release()
+        return False
+    crash_point("after_sync_signer_commit")
+    lane.state = synced.signer
+    lane.saw_chain_count(account.latest)
+    lane.sync_at = now + SYNC_SECONDS
+    if synced.foreign_use:
+        lane.foreign_use = True
+        log.error(
+            "signer key used elsewhere: blocked",
+            extra={"action": "signer_blocked", "signer": lane.name, "chain_nonce": account.latest},
+        )
+    _lift_own_pause(context, lane, account.balance)
+    return True
+
+
+def hold_back(
+    context: ShiftContext, lane: Lane, status: SignerStatus, reason: SignerReason, seconds: float = SYNC_SECONDS
+) -> None:
+    """Take the signer out of work: paused until gas is there again, blocked until a person has looked."""
+    lane.sync_at = min(lane.sync_at, monotonic() + seconds)
+    if lane.state is None:
+        return
+    crash_point("before_hold_back_commit")
+    changed = signing.set_signer_status(context.conn, lane.fence, lane.id, status, reason, was=SignerStatus.ACTIVE)
+    crash_point("after_hold_back_commit")
+    lane.state = lane.state._replace(status=status, reason=reason.value)
+    if changed:
+        log.error(
+            "signer held back",
+            extra={"action": "signer_held_back", "signer": lane.name, "status": status.value, "reason": reason.value},
+        )
+
+
+def refresh(context: ShiftContext, lane: Lane) -> None:
+    """Ask the chain's count of mined transactions again, for the window."""
+    crash_point("before_refresh_count_rpc")
+    (answer,) = context.clients.gateway.transaction_counts([lane.address])
+    crash_point("after_refresh_count_rpc")
+    lane.refreshed_at = monotonic()
+    if isinstance(answer, Ok):
+        lane.saw_chain_count(answer.value)
+
+
+def _lift_own_pause(context: ShiftContext, lane: Lane, balance: int) -> None:
+    """Work on when gas has arrived. Only the pause that a worker set for this reason ends so."""
+    state = lane.state
+    funds = SignerReason.INSUFFICIENT_FUNDS
+    if state is None or state.status is not SignerStatus.PAUSED or state.reason != funds.value or not balance:
+        return
+    crash_point("before_lift_pause_commit")
+    lifted = signing.set_signer_status(
+        context.conn, lane.fence, lane.id, SignerStatus.ACTIVE, None, was=SignerStatus.PAUSED, was_reason=funds
+    )
+    crash_point("after_lift_pause_commit")
+    if lifted:
+        lane.state = state._replace(status=SignerStatus.ACTIVE, reason=None)
+        lane.resend_all = True
