@@ -13,6 +13,7 @@ import psycopg
 from django.conf import settings
 from django.db import connections
 from psycopg.rows import namedtuple_row
+from psycopg.types.json import JsonbLoader
 
 from requests_app import sql
 
@@ -71,15 +72,22 @@ def web_connection() -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", django_connection.connection)
 
 
+def _rows(conn: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+    """A cursor of named tuples. Django tells its connection to read jsonb as text (its own fields parse it); we do not."""
+    cursor = psycopg.Cursor(conn, row_factory=namedtuple_row)
+    cursor.adapters.register_loader("jsonb", JsonbLoader)
+    return cursor
+
+
 def fetch_all(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> list[Row]:
     """All rows of a named statement, as named tuples."""
-    with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
+    with _rows(conn) as cursor:
         return list(cursor.execute(sql.statement(topic, name, **parts), params).fetchall())
 
 
 def fetch_one(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> Row | None:
     """The first row of a named statement, or None."""
-    with psycopg.Cursor(conn, row_factory=namedtuple_row) as cursor:
+    with _rows(conn) as cursor:
         return cursor.execute(sql.statement(topic, name, **parts), params).fetchone()
 
 
