@@ -141,15 +141,15 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         files = outputs()
     except BuildError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 1
     stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
     for path in stale:
-        print(("differs: " if options.check else "wrote ") + str(path.relative_to(PROJECT)))
+        sys.stdout.write(f"{'differs:' if options.check else 'wrote'} {path.relative_to(PROJECT)}\n")
         if not options.check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(files[path])
-    print(f"{len(files)} files, {len(stale)} {'different' if options.check else 'written'}")
+    sys.stdout.write(f"{len(files)} files, {len(stale)} {'different' if options.check else 'written'}\n")
     return 1 if options.check and stale else 0
 
 

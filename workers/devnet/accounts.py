@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from dataclasses import dataclass
 from typing import Final
 
-from eth_account import Account
+import coincurve
 
 from workers.devnet.eip712 import address_of, keccak256
 
@@ -25,7 +27,10 @@ _OPERATOR: Final = _RELAYER + RELAYER_SIGNERS
 _KMS: Final = _OPERATOR + OPERATORS
 _COPROCESSOR: Final = _KMS + KMS_NODES
 _USER: Final = _COPROCESSOR + COPROCESSORS
-FUNDED: Final = _USER + USERS
+_HOST_DEPLOYER: Final = _USER + USERS
+FUNDED: Final = _HOST_DEPLOYER + 1
+_HARDENED: Final = 1 << 31
+_ORDER: Final = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,7 @@ class Wallets:
     """Everybody who acts on the devnet."""
 
     deployer: Wallet
+    host_deployer: Wallet
     relayer: tuple[Wallet, ...]
     operators: tuple[Wallet, ...]
     kms_senders: tuple[Wallet, ...]
@@ -59,16 +65,36 @@ def labelled(label: str) -> Wallet:
     return wallet(keccak256(f"gateway-relayer devnet {label}".encode()))
 
 
+def _account_node() -> tuple[bytes, bytes]:
+    """Key and chain code of m/44'/60'/0'/0, where anvil's accounts lie (BIP-39 seed without passphrase, BIP-32)."""
+    seed = hashlib.pbkdf2_hmac("sha512", MNEMONIC.encode(), b"mnemonic", 2048)
+    master = hmac.digest(b"Bitcoin seed", seed, "sha512")
+    key, code = master[:32], master[32:]
+    for index in (_HARDENED + 44, _HARDENED + 60, _HARDENED, 0):
+        key, code = _child(key, code, index)
+    return key, code
+
+
+def _child(key: bytes, code: bytes, index: int) -> tuple[bytes, bytes]:
+    """Key and chain code of one BIP-32 child."""
+    public = bytes([0]) + key if index >= _HARDENED else coincurve.PrivateKey(key).public_key.format()
+    mixed = hmac.digest(code, public + index.to_bytes(4, "big"), "sha512")
+    child = (int.from_bytes(mixed[:32], "big") + int.from_bytes(key, "big")) % _ORDER
+    return child.to_bytes(32, "big"), mixed[32:]
+
+
 def derive() -> Wallets:
-    """All wallets. Takes about a tenth of a second: key stretching of the mnemonic."""
-    Account.enable_unaudited_hdwallet_features()
+    """All wallets."""
+    parent = _account_node()
 
     def funded(start: int, count: int) -> tuple[Wallet, ...]:
-        paths = (f"m/44'/60'/0'/0/{start + place}" for place in range(count))
-        return tuple(wallet(bytes(Account.from_mnemonic(MNEMONIC, account_path=path).key)) for path in paths)
+        return tuple(wallet(_child(*parent, start + place)[0]) for place in range(count))
 
     return Wallets(
         deployer=funded(_DEPLOYER, 1)[0],
+        # Not the same account on both chains: equal nonces would give contracts of both the same addresses, and SDKs
+        # refuse a gateway contract with the address of a host contract.
+        host_deployer=funded(_HOST_DEPLOYER, 1)[0],
         relayer=funded(_RELAYER, RELAYER_SIGNERS),
         operators=funded(_OPERATOR, OPERATORS),
         kms_senders=funded(_KMS, KMS_NODES),

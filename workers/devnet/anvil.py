@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from typing import Final
 
 from workers.devnet.accounts import FUNDED, MNEMONIC
@@ -14,6 +15,7 @@ BALANCE_ETHER: Final = 1_000_000
 BLOCK_GAS: Final = 1_000_000_000
 # States of this many blocks answer historical calls ("finalized" is two blocks back); more would fill the disk.
 KEPT_STATES: Final = 256
+FIRST_BASE_FEE: Final = 500_000_000
 CHAINS: Final = {"gateway": GATEWAY_CHAIN_ID, "host": HOST_CHAIN_ID}
 
 
@@ -29,6 +31,12 @@ def command(layout: Layout, service: str) -> list[str]:
     """
     block_time = os.environ.get("DEVNET_BLOCK_SECONDS", "0.25")
     ports = layout.ports()
+    state = layout.state(service)
+    # The genesis header carries the first base fee; a random one gives every chain its own genesis hash, also when
+    # both start in the same second. A kept chain has its own.
+    genesis = (
+        [] if state.exists() else ["--block-base-fee-per-gas", str(FIRST_BASE_FEE + secrets.randbelow(FIRST_BASE_FEE))]
+    )
     return [
         str(anvil_binary(layout.var)),
         *("--host", ADDRESS, "--port", str(getattr(ports, service))),
@@ -36,9 +44,10 @@ def command(layout: Layout, service: str) -> list[str]:
         *("--block-time", block_time, "--slots-in-an-epoch", "1"),
         *("--hardfork", "prague", "--gas-limit", str(BLOCK_GAS), "--prune-history", str(KEPT_STATES)),
         *("--mnemonic", MNEMONIC, "--accounts", str(FUNDED), "--balance", str(BALANCE_ETHER)),
-        *("--state", str(layout.state(service))),
+        *("--state", str(state)),
         *("--state-interval", os.environ.get("DEVNET_STATE_SECONDS", "60")),
         "--quiet",
+        *genesis,
     ]
 
 

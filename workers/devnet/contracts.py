@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,15 +79,13 @@ class Contract:
         return Event(text, "0x" + keccak256(text.encode()).hex(), data_types)
 
     def _one(self, kind: str, name: str) -> dict[str, Any]:
-        found = [
-            entry for entry in self.abi if entry["type"] == kind and name in (entry["name"], signature(entry))
-        ]
+        found = [entry for entry in self.abi if entry["type"] == kind and name in (entry["name"], signature(entry))]
         if len(found) != 1:
             raise KeyError(f"{self.name} has {len(found)} of {kind} {name}")
         return found[0]
 
 
-@lru_cache(maxsize=None)
+@cache
 def contract(name: str) -> Contract:
     """The committed artifact of that name. Raises FileNotFoundError."""
     artifact = json.loads((ARTIFACTS / f"{name}.json").read_text(encoding="utf-8"))

@@ -73,10 +73,14 @@ def parse(document: dict[str, dict[str, Any]]) -> dict[str, Behaviour]:
     for kind, values in document.items():
         if kind not in KINDS or not fields.issuperset(values):
             raise ValueError(f"unknown behaviour {kind}: {sorted(set(values) - fields)}")
-    return {
-        kind: Behaviour(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-        for kind, values in document.items()
+    return {kind: _behaviour(values) for kind, values in document.items()}
+
+
+def _behaviour(values: dict[str, Any]) -> Behaviour:
+    lists_as_tuples: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
     }
+    return Behaviour(**lists_as_tuples)
 
 
 def write(path: Path, **behaviours: Behaviour) -> None:

@@ -141,7 +141,9 @@ class CoprocessorBot(Bot):
     def _refusals(self, tasks: Sequence[Task]) -> list[Outgoing]:
         """One call a proof from each of the coprocessors that it takes to refuse it."""
         calls = [
-            Call(self._verification, _VERIFICATION.call("rejectProofResponse", task.request_id, task.request.extra_data))
+            Call(
+                self._verification, _VERIFICATION.call("rejectProofResponse", task.request_id, task.request.extra_data)
+            )
             for task in tasks
         ]
         return [Outgoing(sender, calls, tasks) for sender in self._senders[: self._threshold]] if calls else []

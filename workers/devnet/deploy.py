@@ -45,7 +45,7 @@ def deploy(layout: Layout, timeout: float = 60.0) -> dict[str, Any]:
     gateway = gateway_plan(wallets)
     host = host_plan(wallets, gateway, ports.storage_url)
     _carry_out(gateway_rpc, gateway, wallets.deployer, GATEWAY_CHAIN_ID)
-    fresh_host = _carry_out(host_rpc, host, wallets.deployer, HOST_CHAIN_ID)
+    fresh_host = _carry_out(host_rpc, host, wallets.host_deployer, HOST_CHAIN_ID)
     _approve_fees(gateway_rpc, gateway, wallets)
     if not fresh_host:
         _follow_storage(layout, ports, gateway_rpc, host_rpc, gateway, host, wallets)
@@ -91,7 +91,7 @@ def _follow_storage(
     if known == ports.storage_url:
         return
     protocol = host.addresses["ProtocolConfig"]
-    Sender(host_rpc, wallets.deployer, HOST_CHAIN_ID).run([context_call(protocol, wallets, ports.storage_url)])
+    Sender(host_rpc, wallets.host_deployer, HOST_CHAIN_ID).run([context_call(protocol, wallets, ports.storage_url)])
     context_id, _ = _current_context(host_rpc, protocol)
     register = Call(
         gateway.addresses["GatewayConfig"], contract("GatewayConfig").call("setKmsContext", context_id, True)
@@ -138,6 +138,7 @@ def _document(
         ],
         "relayer_signer_keys": [_hex(signer.key) for signer in wallets.relayer],
         "deployer_key": _hex(wallets.deployer.key),
+        "host_deployer_key": _hex(wallets.host_deployer.key),
         "operator_keys": [_hex(operator.key) for operator in wallets.operators],
         "kms": [
             {

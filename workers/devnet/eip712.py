@@ -71,7 +71,7 @@ def recover(message: bytes, signature: bytes) -> str | None:
         public = coincurve.PublicKey.from_signature_and_message(
             signature[:64] + bytes([signature[64] % 27]), message, hasher=None
         )
-    except Exception:  # noqa: BLE001  coincurve raises a bare Exception for what is no point on the curve
+    except Exception:  # coincurve raises a bare Exception for what is no point on the curve
         return None
     return "0x" + keccak256(public.format(compressed=False)[1:])[12:].hex()
 

@@ -35,8 +35,7 @@ _DECRYPTION: Final = contract("Decryption")
 _PUBLIC_EVENT: Final = _DECRYPTION.event("PublicDecryptionRequest(uint256,bytes32[],bytes)")
 _LEGACY_EVENT: Final = _DECRYPTION.event("UserDecryptionRequest(uint256,bytes32[],address,bytes,bytes)")
 _UNIFIED_EVENT: Final = _DECRYPTION.event(
-    "UserDecryptionRequest(uint256,(bytes32,address,address)[],"
-    "(address,bytes,address[],(uint256,uint256),bytes,bytes))"
+    "UserDecryptionRequest(uint256,(bytes32,address,address)[],(address,bytes,address[],(uint256,uint256),bytes,bytes))"
 )
 
 

@@ -90,7 +90,11 @@ class Layout:
 
     def reset(self) -> None:
         """Forgets both chains, the deployment and the bots' places. The database must be reset with it."""
-        for path in (*self.home.glob("*-state.json"), *self.home.glob("*-cursor.json"), *self.home.glob("*-control.json")):
+        for path in (
+            *self.home.glob("*-state.json"),
+            *self.home.glob("*-cursor.json"),
+            *self.home.glob("*-control.json"),
+        ):
             path.unlink(missing_ok=True)
         self.deployment.unlink(missing_ok=True)
         shutil.rmtree(self.home / "tmp", ignore_errors=True)

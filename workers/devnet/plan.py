@@ -90,7 +90,7 @@ def gateway_plan(wallets: Wallets) -> Plan:
 
 def host_plan(wallets: Wallets, gateway: Plan, storage_url: str) -> Plan:
     """The host chain: ACL, KMS contexts and keys, verifiers, one contract wallet."""
-    plan = Plan(wallets.deployer.address)
+    plan = Plan(wallets.host_deployer.address)
     plan.create("ACL")
     plan.create("ProtocolConfig")
     plan.create("KMSGeneration")

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from eth_account import Account
-from eth_utils.address import to_checksum_address
+import rlp
 
 from workers.devnet.accounts import Wallet
+from workers.devnet.eip712 import keccak256, sign
 from workers.devnet.rpc import Rpc
 
 CALL_GAS: Final = 3_000_000
@@ -68,16 +68,10 @@ class Sender:
         return int(block["baseFeePerGas"], 16) * FEE_FACTOR + TIP_WEI
 
     def _sign(self, call: Call, nonce: int, max_fee: int) -> str:
-        fields: dict[str, object] = {
-            "chainId": self._chain_id,
-            "nonce": nonce,
-            "data": call.data,
-            "value": 0,
-            "gas": call.gas,
-            "maxFeePerGas": max_fee,
-            "maxPriorityFeePerGas": TIP_WEI,
-        }
-        if call.to is not None:
-            fields["to"] = to_checksum_address(call.to)
-        signed = Account.sign_transaction(fields, self._account.key)
-        return "0x" + bytes(signed.raw_transaction).hex()
+        """A signed EIP-1559 transaction without value and access list, as 0x text."""
+        to = bytes.fromhex(call.to[2:]) if call.to else b""
+        fields = [self._chain_id, nonce, TIP_WEI, max_fee, call.gas, to, 0, call.data, []]
+        signature = sign(self._account.key, keccak256(b"\x02" + rlp.encode(fields)))
+        r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
+        raw: bytes = rlp.encode([*fields, signature[64] - 27, r, s])
+        return "0x02" + raw.hex()

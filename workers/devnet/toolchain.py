@@ -91,12 +91,12 @@ def anvil_binary(var: Path) -> Path:
     with _install_lock(home):
         if not _installed(home):
             install_packages(find_node(), home, "--prefix", str(home), f"{ANVIL_PACKAGE}@{ANVIL_VERSION}")
-        binary = _installed(home)
-        if binary is None:
+        installed = _installed(home)
+        if installed is None:
             raise ToolchainError(f"{ANVIL_PACKAGE}@{ANVIL_VERSION} has no build for this platform")
-        _verify(binary)
-        ready.write_text(str(binary), encoding="utf-8")
-    return binary
+        _verify(installed)
+        ready.write_text(str(installed), encoding="utf-8")
+    return installed
 
 
 def _installed(home: Path) -> Path | None:

@@ -31,7 +31,7 @@ class Command(BaseCommand):
     """One subcommand a process. SIGTERM ends each at once: nothing here needs a farewell."""
 
     help = "Runs one part of the local devnet: two anvil chains, contracts, KMS and coprocessor bots, key storage."
-    requires_system_checks: list[str] = []  # type: ignore[assignment]
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parts = parser.add_subparsers(dest="part", required=True)
