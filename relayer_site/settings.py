@@ -33,7 +33,8 @@ LANGUAGE_CODE = "en"
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    # Workers need the admin's models only; looking for its pages would double their start-up time.
+    "django.contrib.admin.apps.SimpleAdminConfig" if RELAYER_ROLE == "worker" else "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -156,7 +157,7 @@ Q_CLUSTER: dict[str, Any] = {
     "workers": SHIFT_SLOTS + 1,
     "timeout": _TIMEOUT,
     "retry": max(180, 2 * _TIMEOUT),
-    "poll": 0.1,
+    "poll": 0.25,  # successors are fetched a second ahead; only a start or a rescue waits for a poll
     "queue_limit": 4,
     "bulk": 1,
     "guard_cycle": 0.5,
@@ -166,6 +167,11 @@ Q_CLUSTER: dict[str, Any] = {
     "ack_failures": True,
     "max_attempts": 1,
     "ALT_CLUSTERS": {},
+}
+# The turns of each cluster's shifts: classes, or functions that return lists of turns.
+SHIFT_TURNS = {
+    "settle": ["workers.readiness.ReadinessTurn", "workers.settle.SettleTurn"],
+    "sweep": ["workers.sweep.duties"],
 }
 # Each process group has its own queue key (Q_CLUSTER_NAME=settle-<host>-<n>); q2 looks its name up here.
 if os.environ.get("Q_CLUSTER_NAME"):

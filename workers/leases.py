@@ -47,6 +47,11 @@ class HeldLease:
         """Whether this process must stop acting on the resource: taken over, released, or not provably renewed in time."""
         return self._gone or monotonic() >= self._valid_until
 
+    @property
+    def ended(self) -> bool:
+        """Whether the lease is known to be over: taken over or released. Until then a lost lease may come back by a renewal."""
+        return self._gone
+
     def release(self) -> None:
         """Give the lease up now, so that the next holder need not wait. Safe to call twice."""
         self._keeper.give_up(self)
@@ -86,6 +91,18 @@ class LeaseKeeper:
     def turned(self) -> None:
         """Say that the loop has come round: it lives, not only its thread."""
         self._turned_at = monotonic()
+
+    def beat_as(self, resource: str) -> None:
+        """Give the signs of life under this name from now on, the first one at once."""
+        with self._lock:
+            self._beat = resource
+            self._sign_of_life()
+
+    def epoch_of(self, resource: str) -> int | None:
+        """The present epoch of a resource, None when nobody has ever held it."""
+        with self._lock:
+            row = table.look_at_lease(self._session(), resource)
+            return row.epoch if row else None
 
     def try_hold(self, resource: str, *, after: int | None = None) -> HeldLease | None:
         """The lease of a resource if it can be had now, else None; never waits for a holder.

@@ -13,7 +13,6 @@ import pytest
 
 from requests_app.store import leases as table
 from requests_app.store.leases import LeaseRef
-from requests_app.store.session import connect
 from tests.processes.children import Child
 from tests.waiting import wait_until
 from workers.leases import HeldLease, LeaseKeeper

@@ -1,0 +1,135 @@
+"""q2 process groups: succession of shifts, kills, stop, outage of the database (design 5.1.1 to 5.1.3)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from tests.processes.children import wait_gone
+from tests.processes.stack import (
+    LEASE_SECONDS,
+    Managed,
+    backlog,
+    enqueue,
+    q2_workers,
+    sentinel_of,
+    slots,
+    wait_for_slots,
+)
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Connection = psycopg.Connection[Any]
+GROUP = "settle-testhost"
+
+
+@pytest.fixture
+def start(conn: Connection) -> Iterator[Callable[..., Managed]]:
+    running: list[Managed] = []
+
+    def begin(*arguments: str, host: str = "testhost", **environment: str) -> Managed:
+        running.append(Managed(*arguments, host=host, **environment))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.destroy()
+
+
+def test_shifts_follow_each_other_and_idle_workers_may_die(start: Callable[..., Managed], conn: Connection) -> None:
+    group = start("relayer_cluster", "settle")
+    before = wait_for_slots(conn, GROUP)
+    enqueue(conn, 1, 50)
+    wait_until(lambda: backlog(conn) == 0, 5, "jobs taken")
+    busy = {pid for _, pid in slots(conn, GROUP).values()}
+    idle = [pid for pid in q2_workers(group.pid) if pid not in busy]
+    assert idle, "no worker is idle"
+    for pid in idle:
+        os.kill(pid, signal.SIGKILL)
+    # Two hand-overs of each slot after the kill: with stock queues an idle worker's death can end them for good.
+    wait_until(
+        lambda: all(epoch >= before[name][0] + 2 for name, (epoch, _) in wait_for_slots(conn, GROUP).items()),
+        15,
+        "two successors a slot",
+    )
+    enqueue(conn, 100, 50)
+    wait_until(lambda: backlog(conn) == 0, 5, "jobs taken after the kill")
+
+
+def test_sigterm_ends_a_working_group_at_once(start: Callable[..., Managed], conn: Connection) -> None:
+    group = start("relayer_cluster", "settle", SHIFT_SECONDS="50")
+    wait_for_slots(conn, GROUP)
+    family = group.family()
+    began = monotonic()
+    assert group.stop(timeout=5) == 0
+    assert monotonic() - began < 5
+    wait_gone(family, 1)
+    assert not slots(conn, GROUP), "the leases were given back"
+
+
+@pytest.mark.parametrize("victim", ["parent", "sentinel"])
+def test_no_orphan_after_kill(start: Callable[..., Managed], conn: Connection, victim: str) -> None:
+    group = start("relayer_cluster", "settle")
+    wait_for_slots(conn, GROUP)
+    family = group.family()
+    assert len(family) == 7, "parent, sentinel, three workers, monitor, pusher"
+    os.kill(group.pid if victim == "parent" else sentinel_of(group.pid), signal.SIGKILL)
+    assert group.process.wait(5) == (-signal.SIGKILL if victim == "parent" else 1)
+    wait_gone(family, 5)
+
+
+def test_group_outlives_an_outage_of_the_database(start: Callable[..., Managed], conn: Connection) -> None:
+    group = start("relayer_cluster", "settle", SHIFT_SECONDS="4")
+    wait_for_slots(conn, GROUP)
+    family = set(group.family())
+    name = connection.settings_dict["NAME"]
+    with psycopg.connect(host=connection.settings_dict["HOST"], user="postgres", dbname="postgres") as admin:
+        admin.autocommit = True
+        admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+        try:
+            mine = {conn.info.backend_pid}
+            _end_sessions(admin, name, mine)
+            enqueue(conn, 1, 10)
+            # Longer than a lease: the outage falls on the end of a shift too.
+            with pytest.raises(AssertionError):
+                wait_until(lambda: backlog(conn) == 0, LEASE_SECONDS + 1)
+        finally:
+            admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    wait_until(lambda: backlog(conn) == 0, 10, "jobs taken after the outage")
+    wait_for_slots(conn, GROUP)
+    assert len(family & set(group.family())) >= 5, "processes were replaced, though an outage is no hang"
+
+
+def _end_sessions(admin: Connection, name: str, mine: set[int]) -> None:
+    admin.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = %s AND NOT pid = ANY(%s) AND application_name <> 'relayer-maintenance'",
+        (name, list(mine)),
+    )
+
+
+def test_watchdog_brings_back_what_is_killed(start: Callable[..., Managed], conn: Connection) -> None:
+    watchdog = start("relayer_watchdog", "--clusters", "settle")
+    first = wait_for_slots(conn, GROUP)
+    (parent,) = {pid for pid in watchdog.family() if os.getpgid(pid) == pid} - {watchdog.pid}
+    os.kill(parent, signal.SIGKILL)
+    former = {pid for _, pid in first.values()}
+    wait_until(lambda: not former & _pids(conn) and len(_pids(conn)) == 2, 15, "new processes")
+    enqueue(conn, 1, 10)
+    wait_until(lambda: backlog(conn) == 0, 5, "jobs taken by the new group")
+    family = watchdog.family()
+    watchdog.process.send_signal(signal.SIGKILL)
+    watchdog.process.wait(5)
+    wait_gone(family, 5)
+
+
+def _pids(conn: Connection) -> set[int]:
+    return {pid for _, pid in slots(conn, GROUP).values()}
