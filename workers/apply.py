@@ -55,13 +55,15 @@ class Applier:
     def catch_up(self, conn: Connection[Any]) -> int:
         """Apply everything up to the seal: how many envelopes. Stops early when another applier is at work."""
         standing = consumers.read_consumer(conn, self._source)
-        self._position, upto = standing.position, last_position(standing.sealed)
+        position = self._position = standing.position
+        upto = last_position(standing.sealed)
         applied = 0
-        while self._position is not None and self._position < upto:
-            page = consumers.read_page(conn, self._source, self._position, upto, self._page)
+        while position < upto:
+            page = consumers.read_page(conn, self._source, position, upto, self._page)
             end = page[-1].position if len(page) == self._page else upto
-            self._claim(conn, page, end)
-            applied += len(page)
+            if not self._claim(conn, page, end):
+                break
+            applied, position = applied + len(page), end
         return applied
 
     def offer(self, conn: Connection[Any], envelopes: Sequence[Applicable], lo: int, hi: int) -> int:
@@ -78,8 +80,7 @@ class Applier:
         for start in range(0, len(fresh), self._page):
             page = fresh[start : start + self._page]
             end = page[-1].position if start + self._page < len(fresh) else last_position(hi)
-            self._claim(conn, page, end)
-            if self._position is None:
+            if not self._claim(conn, page, end):
                 return self.catch_up(conn)
         return len(fresh)
 
@@ -104,8 +105,8 @@ class Applier:
 
         return retry_serialization(work)
 
-    def _claim(self, conn: Connection[Any], page: Sequence[Applicable], end: int) -> None:
-        """Apply a page and move the cursor to `end`; afterwards `_position` is `end`, or None when overtaken."""
+    def _claim(self, conn: Connection[Any], page: Sequence[Applicable], end: int) -> bool:
+        """Apply a page and move the cursor to `end`; False when another applier was ahead."""
         decoded, bad = self._reader.decode(page)
         self._reader.prepare(decoded)
         try:
@@ -113,6 +114,8 @@ class Applier:
         except Overtaken:
             self._position = None
             log.info("another applier is at work", extra={"action": "apply_overtaken", "source": self._source})
+            return False
+        return True
 
     def _apply(self, conn: Connection[Any], decoded: Decoded, bad: Bad, end: int) -> None:
         """One transaction, or two halves of it after a failure, down to the envelope at fault."""
@@ -144,7 +147,9 @@ class Applier:
         crash_point("after_apply_commit")
         if bad:
             reasons = {str(at): f"{type(why).__name__}: {why}"[:200] for at, why in bad.items()}
-            log.error("envelopes parked", extra={"action": "envelopes_parked", "source": self._source, "reasons": reasons})
+            log.error(
+                "envelopes parked", extra={"action": "envelopes_parked", "source": self._source, "reasons": reasons}
+            )
         if done:
             _report(done, len(decoded))
 
@@ -185,4 +190,3 @@ def _report(done: Advanced, envelopes: int) -> None:
     moved |= {f"{kind.slug}_completed": n for kind, n in done.completed.items() if n}
     if moved:
         log.info("page applied", extra={"action": "page_applied", "envelopes": envelopes, **moved})
-

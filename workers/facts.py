@@ -115,9 +115,15 @@ class Reader:
         if isinstance(event, UserShareResponded):
             facts.shares.append(
                 Share(
-                    ref, event.share_index, event.share, event.signature, event.extra_data, tx_hash, envelope.position,
+                    ref,
+                    event.share_index,
+                    event.share,
+                    event.signature,
+                    event.extra_data,
+                    tx_hash,
+                    envelope.position,
                     self._thresholds.known(event.extra_data),
-                )  # fmt: skip
+                )
             )
         elif isinstance(event, PublicDecryptionResponded):
             facts.public.append(PublicAnswer(ref, _text(_public_result(event)), tx_hash))

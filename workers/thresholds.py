@@ -12,12 +12,16 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from requests_app.config import Config
+from requests_app.errors import ConfigurationError
+from workers.chain import Clients
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 
 log = logging.getLogger("relayer.listener")
 
 CACHE_LIMIT: Final = 10_000
 RETRY_SECONDS: Final = 2.0
+FRESH_SECONDS: Final = 600.0
 Lookup = Callable[[int], int]
 
 
@@ -37,20 +41,22 @@ def context_of(extra_data: bytes) -> int | None:
 
 
 class Thresholds:
-    """Resolves thresholds, remembering answers for good and failures for RETRY_SECONDS. `lookup` asks the host chain."""
+    """Resolves thresholds. `lookup` asks the host chain; its answers are asked for again after FRESH_SECONDS (and used until then,
+    and while it does not answer), its failures after RETRY_SECONDS.
+    """
 
     def __init__(self, static: int, lookup: Lookup | None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._static = static
         self._lookup = lookup
         self._clock = clock
         self._known: dict[int, int] = {}
-        self._retry_at: dict[int, float] = {}
+        self._ask_at: dict[int, float] = {}
 
     def prepare(self, extra_datas: Iterable[bytes]) -> None:
-        """Look up the contexts that are not known yet. Call it outside of transactions: it may use the network."""
+        """Look up the contexts that are not known yet, or no longer fresh. Call it outside of transactions: it may use the network."""
         contexts = {context for extra_data in set(extra_datas) if (context := _context(extra_data)) is not None}
-        for context in contexts - self._known.keys():
-            if self._clock() >= self._retry_at.get(context, 0.0):
+        for context in contexts:
+            if self._clock() >= self._ask_at.get(context, 0.0):
                 self._ask(context)
 
     def known(self, extra_data: bytes) -> int | None:
@@ -66,20 +72,18 @@ class Thresholds:
             return
         try:
             threshold = self._lookup(context)
-        except (RpcError, RpcUnavailable, ValueError) as error:
-            self._retry_at[context] = self._clock() + RETRY_SECONDS
+        except (RpcError, RpcUnavailable, ConfigurationError) as error:
+            self._ask_at[context] = self._clock() + RETRY_SECONDS
             log.warning(
                 "threshold look-up failed",
                 extra={"action": "threshold_lookup_failed", "context": hex(context), "reason": str(error)},
             )
             return
-        if threshold < 1:
-            self._retry_at[context] = self._clock() + RETRY_SECONDS
-            return
         if len(self._known) >= CACHE_LIMIT:
             self._known.clear()
+            self._ask_at.clear()
         self._known[context] = threshold
-        self._retry_at.pop(context, None)
+        self._ask_at[context] = self._clock() + FRESH_SECONDS
 
 
 def _context(extra_data: bytes) -> int | None:
@@ -87,3 +91,9 @@ def _context(extra_data: bytes) -> int | None:
         return context_of(extra_data)
     except ValueError:
         return None
+
+
+def thresholds_of(settled: Config, clients: Clients) -> Thresholds:
+    """The resolver of this configuration: without a ProtocolConfig address only the setting is known."""
+    lookup = clients.protocol.threshold_for_context if clients.protocol is not None else None
+    return Thresholds(settled.shares_threshold, lookup)

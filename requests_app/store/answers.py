@@ -25,10 +25,10 @@ class RequestSeen(NamedTuple):
 
 
 class Share(NamedTuple):
-    """One KMS node's share. `index` is its order of arrival on chain; `threshold` None: not known yet."""
+    """One KMS node's share. `share_index` is its order of arrival on chain; `threshold` None: not known yet."""
 
     ref: bytes
-    index: int
+    share_index: int
     share: bytes
     signature: bytes
     extra_data: bytes
@@ -91,14 +91,15 @@ def absorb(
         "request_refs": list(once), "request_kinds": [seen.kind.value for seen in once.values()],
         "request_txs": [seen.tx_hash for seen in once.values()], "request_blocks": [seen.block for seen in once.values()],
         "request_block_hashes": [seen.block_hash for seen in once.values()],
-        "share_refs": [one.ref for one in shares], "share_indexes": [one.index for one in shares],
+        "share_refs": [one.ref for one in shares], "share_indexes": [one.share_index for one in shares],
         "shares": [one.share for one in shares], "signatures": [one.signature for one in shares],
         "extras": [one.extra_data for one in shares], "share_txs": [one.tx_hash for one in shares],
         "share_positions": [one.position for one in shares], "thresholds": [one.threshold for one in shares],
         "other_refs": [ref for ref, _ in others], "other_kinds": [kind.value for _, kind in others],
     })  # fmt: skip
     return [
-        Absorbed(bytes(row.ref), Kind(row.kind), row.request_id, row.n, row.threshold, row.tx_hash, row.block) for row in rows
+        Absorbed(bytes(row.ref), Kind(row.kind), row.request_id, row.n, row.threshold, row.tx_hash, row.block)
+        for row in rows
     ]
 
 
@@ -166,9 +167,7 @@ def set_thresholds(conn: Connection[Any], thresholds: Mapping[bytes, int]) -> in
     """Store thresholds where none is known yet: how many."""
     if not thresholds:
         return 0
-    return run(
-        conn, "answers", "set_thresholds", {"refs": list(thresholds), "thresholds": list(thresholds.values())}
-    )
+    return run(conn, "answers", "set_thresholds", {"refs": list(thresholds), "thresholds": list(thresholds.values())})
 
 
 def _verb(verb: Verb) -> dict[str, Any]:

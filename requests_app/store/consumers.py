@@ -58,9 +58,7 @@ def read_page(conn: Connection[Any], source_id: int, after: int, upto: int, limi
     return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_page", parameters)]
 
 
-def read_by_refs(
-    conn: Connection[Any], source_id: int, refs: Sequence[bytes], floor: int, upto: int
-) -> list[Stored]:
+def read_by_refs(conn: Connection[Any], source_id: int, refs: Sequence[bytes], floor: int, upto: int) -> list[Stored]:
     """The envelopes of these references with floor <= position <= upto, in order."""
     if not refs or upto < floor:
         return []

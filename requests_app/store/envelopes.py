@@ -84,8 +84,15 @@ def last_position(block: int) -> int:
 
 
 def add_source(
-    conn: Connection[Any], source_id: int, *, name: str, chain_id: int, start_block: int, reorg_depth: int = 64,
-    band_blocks: int = 131_072, retain_days: int = 14,
+    conn: Connection[Any],
+    source_id: int,
+    *,
+    name: str,
+    chain_id: int,
+    start_block: int,
+    reorg_depth: int = 64,
+    band_blocks: int = 131_072,
+    retain_days: int = 14,
 ) -> Row:
     """Make the source, its seal and the cursor of the request consumer if they do not exist; the source as it is."""
     run(conn, "envelopes", "add_source", {
@@ -254,7 +261,9 @@ def _conflict(conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int
     text = f"{len(clashes)} stored events differ from what the chain shows now, first at position {clashes[0][0]}"
     crash_point("before_conflict_commit")
     with conn.transaction():
-        columns = dict(zip(("positions", "haves", "gots", "payloads"), map(list, zip(*clashes, strict=True)), strict=True))
+        columns = dict(
+            zip(("positions", "haves", "gots", "payloads"), map(list, zip(*clashes, strict=True)), strict=True)
+        )
         run(conn, "envelopes", "record_conflicts", {"source": source_id, **columns})
         halt_source(conn, source_id, text)
     crash_point("after_conflict_commit")

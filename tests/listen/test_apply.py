@@ -26,7 +26,12 @@ def test_whole_life_in_one_page(log: psycopg.Connection) -> None:
     assert applier().catch_up(log) == len(page)
 
     done = row(log, user)
-    assert (done.status, done.resolved_threshold, done.gw_reference_id, done.receipt_block) == ("completed", 9, user.ref, 1)
+    assert (done.status, done.resolved_threshold, done.gw_reference_id, done.receipt_block) == (
+        "completed",
+        9,
+        user.ref,
+        1,
+    )
     assert done.gw_consensus_tx_hash == page[-1].tx_hash
     assert done.gw_req_tx_hash == user.tx_hash
     assert done.completed_at is not None
@@ -100,7 +105,9 @@ def test_everything_twice_and_backwards(log: psycopg.Connection, kind: Kind) -> 
     assert row(log, one) == before
     assert verbs(log, one) == PROOF_DONE
     if kind is Kind.USER_DECRYPT:
-        assert log.execute("SELECT n, (SELECT count(*) FROM user_decrypt_share) FROM gateway_ref").fetchall() == [(13, 13)]
+        assert log.execute("SELECT n, (SELECT count(*) FROM user_decrypt_share) FROM gateway_ref").fetchall() == [
+            (13, 13)
+        ]
 
 
 @pytest.mark.parametrize("final", ["failure", "timed_out"])
@@ -121,7 +128,9 @@ def test_final_rows_never_change(log: psycopg.Connection, kind: Kind, final: str
 
 def test_a_row_in_review_is_taken_up_by_its_receipt(log: psycopg.Connection) -> None:
     (one,) = sent(log, Kind.PUBLIC_DECRYPT, status="needs_review")
-    log.execute("INSERT INTO review_case (kind,subject_id,reason_code,evidence) VALUES (2,%s,'outcome_unknown','{}')", (one.id,))
+    log.execute(
+        "INSERT INTO review_case (kind,subject_id,reason_code,evidence) VALUES (2,%s,'outcome_unknown','{}')", (one.id,)
+    )
     record(log, 1, 2, [requested(one, (1, 0)), answered(one, (2, 0))])
     applier().catch_up(log)
     assert status(log, one) == "completed"
@@ -208,7 +217,11 @@ def test_poison_is_parked_alone(log: psycopg.Connection) -> None:
     finally:
         log.execute("ALTER TABLE user_decrypt_share DROP CONSTRAINT poison")
     parked = log.execute("SELECT position, error_class, retryable FROM dead_envelope ORDER BY position").fetchall()
-    assert parked == [(torn, "BadLog", False), (page[12].position, "CheckViolation", True), (wrong.position, "WrongContract", False)]
+    assert parked == [
+        (torn, "BadLog", False),
+        (page[12].position, "CheckViolation", True),
+        (wrong.position, "WrongContract", False),
+    ]
     assert [status(log, one) for one in ours] == ["receipt_received", "receipt_received", "completed"]
     assert consumers.read_consumer(log, SOURCE).position == envelopes.last_position(2)
 

@@ -90,7 +90,9 @@ def test_disjoint_halves_and_receipts_a_thousand_times(log: Connection, trio: li
     ]  # fmt: skip
 
 
-def behind(log: Connection, first: Connection, second: Connection, ahead: Callable[[], Any], late: Callable[[], Any]) -> None:
+def behind(
+    log: Connection, first: Connection, second: Connection, ahead: Callable[[], Any], late: Callable[[], Any]
+) -> None:
     """Run `ahead` on `first` in an open transaction, start `late` on `second` so that it waits for it, then commit."""
     failures: list[BaseException] = []
 
@@ -105,7 +107,9 @@ def behind(log: Connection, first: Connection, second: Connection, ahead: Callab
         ahead()
         thread.start()
         blocked = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
-        wait_until(lambda: log.execute(blocked, (second.info.backend_pid,)).fetchone()[0], 5, "the second applier to wait")
+        wait_until(
+            lambda: log.execute(blocked, (second.info.backend_pid,)).fetchone()[0], 5, "the second applier to wait"
+        )
     thread.join(timeout=10)
     assert failures == []
 
@@ -119,7 +123,9 @@ def lost(log: Connection) -> int:
 
 
 @pytest.mark.parametrize("order", ["shares, shares", "receipt, shares", "shares, receipt"])
-def test_the_second_applier_completes_what_the_first_could_not_see(log: Connection, trio: list[Connection], order: str) -> None:
+def test_the_second_applier_completes_what_the_first_could_not_see(
+    log: Connection, trio: list[Connection], order: str
+) -> None:
     first, second, _ = trio
     (one,) = world.sent(log, Kind.USER_DECRYPT)
     named = Facts(requests=[receipt(one)])

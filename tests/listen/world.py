@@ -29,11 +29,11 @@ THRESHOLD = 9
 FENCE = Fence("listener:1", "test", 1)
 TABLES = [kind.table for kind in Kind]
 
-MATERIAL = {kind: text for kind, text in zip(
-    (Kind.USER_DECRYPT, Kind.PUBLIC_DECRYPT, Kind.INPUT_PROOF),
-    ("UserDecryptionRequest(uint256,(bytes32,uint256,bytes32,address[])[],address,bytes,bytes)",
-     "PublicDecryptionRequest(uint256,(bytes32,uint256,bytes32,address[])[],bytes)",
-     "VerifyProofRequest(uint256,uint256,address,address,bytes,bytes)"), strict=True)}  # fmt: skip
+MATERIAL = {
+    Kind.USER_DECRYPT: "UserDecryptionRequest(uint256,(bytes32,uint256,bytes32,address[])[],address,bytes,bytes)",
+    Kind.PUBLIC_DECRYPT: "PublicDecryptionRequest(uint256,(bytes32,uint256,bytes32,address[])[],bytes)",
+    Kind.INPUT_PROOF: "VerifyProofRequest(uint256,uint256,address,address,bytes,bytes)",
+}
 HANDLES = {
     Kind.USER_DECRYPT: "UserDecryptionRequest(uint256,bytes32[],address,bytes,bytes)",
     Kind.PUBLIC_DECRYPT: "PublicDecryptionRequest(uint256,bytes32[],bytes)",
@@ -45,7 +45,9 @@ _serial = itertools.count(1)
 def clean(conn: psycopg.Connection[Any]) -> None:
     """Empty the log (its tables are not Django's) and make a source that starts at block 1."""
     conn.execute("TRUNCATE envelope_meta, envelope_blob")
-    conn.execute("INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES ('listener:1','test',1,'infinity')")
+    conn.execute(
+        "INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES ('listener:1','test',1,'infinity')"
+    )
     envelopes.add_source(conn, SOURCE, name="gateway", chain_id=1, start_block=1, band_blocks=1000)
 
 
@@ -93,7 +95,8 @@ def sent(
         (client, kind.value, ids),
     )
     conn.execute(
-        "INSERT INTO request_payload (kind,request_id,body) SELECT %s,i,'{}' FROM unnest(%s::bigint[]) i", (kind.value, ids)
+        "INSERT INTO request_payload (kind,request_id,body) SELECT %s,i,'{}' FROM unnest(%s::bigint[]) i",
+        (kind.value, ids),
     )
     found = [Ours(kind, row_id, os.urandom(32), new_ref(kind)) for row_id in ids]
     if attempts:
@@ -165,11 +168,17 @@ def share(ref: bytes, index: int, at: tuple[int, int], *, extra: bytes = b"\x00"
 def answered(one: Ours, at: tuple[int, int], *, rejected: bool = False) -> Envelope:
     if one.kind is Kind.PUBLIC_DECRYPT:
         return event(
-            "PublicDecryptionResponse(uint256,bytes,bytes[],bytes)", at, one.ref, os.urandom(32), (b"\x2a", [b"s" * 65], b"\x00")
+            "PublicDecryptionResponse(uint256,bytes,bytes[],bytes)",
+            at,
+            one.ref,
+            os.urandom(32),
+            (b"\x2a", [b"s" * 65], b"\x00"),
         )
     if rejected:
         return event("RejectProofResponse(uint256)", at, one.ref, os.urandom(32))
-    return event("VerifyProofResponse(uint256,bytes32[],bytes[])", at, one.ref, os.urandom(32), ([b"h" * 32], [b"s" * 65]))
+    return event(
+        "VerifyProofResponse(uint256,bytes32[],bytes[])", at, one.ref, os.urandom(32), ([b"h" * 32], [b"s" * 65])
+    )
 
 
 def consensus(ref: bytes, at: tuple[int, int]) -> Envelope:

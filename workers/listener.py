@@ -1,0 +1,251 @@
+"""The listener: every event of the gateway's two contracts into the envelope log, in order, then onto the requests.
+
+One process a source holds the lease `listener:<source>`; others stand by. Nothing is ever passed over: the seal moves only in
+the statement that stores the events, only from block to next block, and only under the lease's epoch.
+Empty blocks cost no write: they are remembered here and sealed with the next event, or once a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final
+
+from django.conf import settings
+from psycopg import Connection
+
+from requests_app.config import Config, config
+from requests_app.crash_points import crash_point
+from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
+from requests_app.store import envelopes
+from requests_app.store.envelopes import Conflict, Fence, Gap
+from requests_app.store.session import connect
+from workers.apply import Applier
+from workers.blocks import Blocks, NotYetThere, Unreadable, Window, WindowRefused
+from workers.chain.events import REQUEST_KINDS
+from workers.chain.rpc_errors import RpcUnavailable
+from workers.facts import Contracts, Reader
+from workers.leases import HeldLease, LeaseKeeper
+from workers.shift import ShiftContext, TurnLoop, new_instance
+from workers.thresholds import thresholds_of
+
+log = logging.getLogger("relayer.listener")
+
+GATEWAY: Final = 1  # source id of the gateway chain
+FIRST_WINDOW: Final = 1000
+LARGEST_WINDOW: Final = 5000
+IDLE_SEAL_SECONDS: Final = 1.0
+IDLE_CURSOR_SECONDS: Final = 30.0
+STANDBY_SECONDS: Final = 0.5
+MISMATCHES: Final = 3  # polls in a row that must show another hash before the source is halted
+
+
+def resource(source_id: int) -> str:
+    """The lease of a source's listener."""
+    return f"listener:{source_id}"
+
+
+class Listener:
+    """Follows one source while the lease lasts; made anew at each take-over."""
+
+    def __init__(self, source_id: int, blocks: Blocks, applier: Applier, fence: Fence) -> None:
+        self._source_id, self._blocks, self._applier, self._fence = source_id, blocks, applier, fence
+        self._window = FIRST_WINDOW
+        self._sealed = self._scanned = -1  # blocks: in the database, and looked at here
+        self._scanned_hash: bytes | None = None
+        self._reorg_depth = 0
+        self._mismatches = 0
+        self._sealed_at = self._cursor_at = 0.0
+        self._behind = True
+        self._band_width = 0
+        self._bands: set[int] = set()
+
+    def open(self, conn: Connection[Any], chain_id: int, start_block: int) -> None:
+        """Read where the source stands, make it if it is new, and apply what is recorded already.
+
+        Raises ForeignChain when the chain behind the endpoints is not the one this database belongs to.
+        """
+        envelopes.claim_identity(conn, chain_id, self._blocks.genesis())
+        crash_point("before_source_commit")
+        # Block 0 holds no events; the block before the first one is asked for its hash.
+        source = envelopes.add_source(
+            conn, self._source_id, name="gateway", chain_id=chain_id, start_block=max(1, start_block)
+        )
+        crash_point("after_source_commit")
+        if source.halted is not None:
+            raise SourceHalted(source.halted)
+        self._sealed = self._scanned = source.block
+        self._scanned_hash = source.head_hash
+        self._reorg_depth = source.reorg_depth
+        self._band_width = source.band_blocks
+        self._catch_up(conn)
+
+    def poll(self, conn: Connection[Any]) -> int:
+        """Look once: at most one window of blocks. How many events it held, at least 1 while more blocks wait."""
+        if self._behind or monotonic() - self._cursor_at >= IDLE_CURSOR_SECONDS:
+            self._catch_up(conn)
+        head = self._blocks.head()
+        if head.number <= self._scanned:
+            return 0
+        lo, hi = self._scanned + 1, min(head.number, self._scanned + self._window)
+        try:
+            window = self._blocks.window(lo, hi)
+        except WindowRefused:
+            if lo == hi:
+                raise
+            self._window = max(1, (hi - lo + 1) // 2)
+            log.info("smaller window", extra={"action": "window_halved", "blocks": self._window})
+            return 1
+        except NotYetThere:
+            return 0
+        if not self._joins(conn, window):
+            return 0
+        self._window = min(LARGEST_WINDOW, self._window + max(1, self._window // 8))
+        self._take(conn, window, hi)
+        return max(len(window.envelopes), int(hi < head.number))
+
+    def _take(self, conn: Connection[Any], window: Window, hi: int) -> None:
+        idle = not window.envelopes and hi - self._sealed < FIRST_WINDOW
+        if idle and monotonic() - self._sealed_at < IDLE_SEAL_SECONDS:
+            self._scanned, self._scanned_hash = hi, window.last_hash
+            return
+        self._ensure_bands(hi)
+        lo = self._sealed + 1
+        recorded = envelopes.record_range(
+            conn, self._source_id, lo, hi, window.envelopes, self._fence, window.last_hash,
+            request_kinds=REQUEST_KINDS, make_band=self._make_band,
+        )  # fmt: skip
+        self._sealed = self._scanned = hi
+        self._scanned_hash = window.last_hash
+        self._sealed_at = monotonic()
+        if window.envelopes:
+            log.debug(
+                "range recorded", extra={"action": "range_recorded", "lo": lo, "hi": hi, "new": recorded.inserted}
+            )
+            self._behind = True  # until the applier has come through without an error
+            self._applier.offer(conn, window.envelopes, lo, hi)
+            self._behind, self._cursor_at = False, monotonic()
+
+    def _catch_up(self, conn: Connection[Any]) -> None:
+        self._applier.catch_up(conn)
+        self._behind, self._cursor_at = False, monotonic()
+
+    def _joins(self, conn: Connection[Any], window: Window) -> bool:
+        """Whether the window follows the block looked at last, as that was then."""
+        if self._scanned_hash in (None, window.before_hash):
+            self._mismatches = 0
+            return True
+        if self._scanned > self._sealed:
+            # Nothing of the blocks looked at since the seal was stored: look at them again.
+            self._scanned, self._scanned_hash = self._sealed, self._seal_hash(conn)
+            return False
+        self._mismatches += 1
+        if self._mismatches >= MISMATCHES:
+            reason = (
+                f"reorganisation: block {self._sealed} was sealed as 0x{(self._scanned_hash or b'').hex()}, "
+                f"the chain now shows 0x{window.before_hash.hex()} (depth allowed: {self._reorg_depth})"
+            )
+            envelopes.halt_source(conn, self._source_id, reason)
+            crash_point("after_halt_commit")
+            raise SourceHalted(reason)
+        return False
+
+    def _seal_hash(self, conn: Connection[Any]) -> bytes | None:
+        source = envelopes.read_source(conn, self._source_id)
+        return source.head_hash if source else None
+
+    def _ensure_bands(self, hi: int) -> None:
+        """Make the band of `hi`, and the next one when an eighth of a band or less is left, before they are needed."""
+        for block in (hi, hi + self._band_width // 8):
+            if block // self._band_width not in self._bands:
+                self._make_band(envelopes.position_of(block))
+
+    def _make_band(self, position: int) -> None:
+        # On its own connection: the recording one may hold locks, and must never wait for DDL in its own transaction.
+        with connect("worker", name="bands") as own:
+            crash_point("before_band_commit")
+            envelopes.ensure_band(own, self._source_id, position)
+            crash_point("after_band_commit")
+        self._bands.add((position >> envelopes.INDEX_BITS) // self._band_width)
+
+
+class ListenerTurn:
+    """The listener as a turn: holds the lease while it can, stands by while another process has it."""
+
+    name = "listener"
+
+    def __init__(self, source_id: int = GATEWAY) -> None:
+        self._source_id = source_id
+        self._lease: HeldLease | None = None
+        self._listener: Listener | None = None
+        self._try_at = 0.0
+        self.fatal: ForeignChain | None = None
+
+    def run(self, context: ShiftContext) -> int:
+        """One poll under the lease; 0 on standby and when idle."""
+        lease = self._held(context)
+        if lease is None:
+            return 0
+        try:
+            if self._listener is None:
+                self._listener = self._open(context, lease)
+            return self._listener.poll(context.conn)
+        except ForeignChain as error:
+            self.fatal = error
+            raise
+        except (StaleEpoch, Gap, SourceHalted, Conflict):
+            self._listener = None  # read again where the source stands
+            raise
+        except (Unreadable, RpcUnavailable) as error:
+            log.warning("poll failed: %s", error, extra={"action": "poll_failed"})
+            self._try_at = monotonic() + STANDBY_SECONDS
+            return 0
+
+    def close(self) -> None:
+        """Give the lease up, so that a standby need not wait."""
+        if self._lease is not None:
+            self._lease.release()
+        self._lease = self._listener = None
+
+    def _held(self, context: ShiftContext) -> HeldLease | None:
+        if monotonic() < self._try_at:
+            return None
+        if self._lease is not None and self._lease.lost:
+            self._lease = self._listener = None
+        if self._lease is None:
+            self._lease = context.leases.try_hold(resource(self._source_id))
+            if self._lease is None:
+                self._try_at = monotonic() + STANDBY_SECONDS
+        return self._lease
+
+    def _open(self, context: ShiftContext, lease: HeldLease) -> Listener:
+        settled = config()
+        contracts = contracts_of(settled)
+        blocks = Blocks(context.clients.gateway)
+        applier = Applier(self._source_id, Reader(contracts, thresholds_of(settled, context.clients)))
+        listener = Listener(self._source_id, blocks, applier, Fence(lease.resource, lease.instance, lease.epoch))
+        listener.open(context.conn, settled.gateway.chain_id, settled.gateway.start_block)
+        return listener
+
+
+def contracts_of(settled: Config) -> Contracts:
+    """The gateway contracts of the configuration."""
+    return Contracts(settled.gateway.decryption, settled.gateway.input_verification)
+
+
+def run(stop: Callable[[], bool], *, beat: str | None = None) -> None:
+    """Listen until `stop()` is true. Raises ForeignChain, without a retry, when the chain is not this database's."""
+    instance = new_instance("listener")
+    keeper = LeaseKeeper(instance, float(settings.LEASE_SECONDS), beat=beat)
+    turn = ListenerTurn()
+    context = ShiftContext(instance, keeper, lambda: stop() or turn.fatal is not None)
+    loop = TurnLoop(context, [turn], float(settings.LISTENER_POLL_SECONDS), over=context.stopping)
+    try:
+        loop.run()
+    finally:
+        loop.close()
+        context.close()
+        keeper.close()
+    if turn.fatal is not None:
+        raise turn.fatal
