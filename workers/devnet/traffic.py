@@ -60,8 +60,13 @@ class Submission:
 
     @property
     def path(self) -> str:
-        """The POST path of the fhEVM face."""
+        """The POST path of the fhEVM face; `<path>/<job id>` answers with the result."""
         return PATHS[self.form][0]
+
+    @property
+    def kind(self) -> str:
+        """The kind in paths of the native face: `/v1/<kind>/<job id>`."""
+        return PATHS[self.form][1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ handles and signatures of input proofs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from workers.devnet import eip712
@@ -103,26 +104,27 @@ class Verifier:
         return len(signers)
 
 
-def request_events(deployment: Deployment, rpc: Rpc, first_block: int, last_block: int) -> dict[str, list[str]]:
-    """Ids (0x text) of the requests that each transaction (0x hash) opened in the block range, both ends included."""
-    gateway = deployment.gateway
-    addresses = [gateway["decryption"], gateway["input_verification"]]
-    topics = sorted(set(REQUEST_EVENTS.values()))
-    opened: dict[str, list[str]] = {}
-    for log in rpc.logs(addresses, [topics], first_block, last_block):
-        opened.setdefault(log["transactionHash"], []).append(log["topics"][1])
-    return opened
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A request that the chain has taken: its id and the transaction that asked for it, 0x text."""
+
+    reference_id: str
+    tx_hash: str
 
 
 def requests_for(
     deployment: Deployment, rpc: Rpc, submissions: Sequence[Submission], first_block: int, last_block: int
-) -> list[list[str]]:
-    """For each submission the ids of the request events with its content: more than one is a request sent twice."""
+) -> list[list[Opened]]:
+    """For each submission the request events with its content in the block range, both ends included.
+
+    One event is what there must be; two are a request that was sent, and paid for, twice.
+    """
     gateway = deployment.gateway
     addresses = [gateway["decryption"], gateway["input_verification"]]
-    found: dict[tuple[str, bytes], list[str]] = {}
+    found: dict[tuple[str, bytes], list[Opened]] = {}
     for log in rpc.logs(addresses, [sorted(set(REQUEST_EVENTS.values()))], first_block, last_block):
-        found.setdefault((log["topics"][0], _content(log)), []).append(log["topics"][1])
+        opened = Opened(log["topics"][1], log["transactionHash"])
+        found.setdefault((log["topics"][0], _content(log)), []).append(opened)
     return [found.get((REQUEST_EVENTS[one.form], _own_content(one)), []) for one in submissions]
 
 
