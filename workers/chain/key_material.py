@@ -71,8 +71,10 @@ def read_key_material(host: HostChain) -> KeyMaterial:
     try:
         with requests.Session() as session:
             material = _read(_connect(host, session), host)
-    except (Web3Exception, requests.RequestException, OSError, ValueError) as error:
-        # Network failures, reverts and unreadable answers alike; their texts may carry the endpoint's URL.
+    except requests.RequestException as error:
+        # Its text carries the path of the endpoint, which may be an access key.
+        raise KeyMaterialUnavailable(f"the host chain did not answer: {type(error).__name__}") from None
+    except (Web3Exception, OSError, ValueError) as error:
         raise KeyMaterialUnavailable(redact(f"{type(error).__name__}: {error}")) from None
     crash_point("after_key_material_rpc")
     return material
