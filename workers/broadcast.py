@@ -22,7 +22,8 @@ from requests_app.transitions import sending
 from workers import signers
 from workers.chain.errors import SendClass, classify_send
 from workers.chain.hexdata import hex_data
-from workers.chain.rpc_errors import Answer, Failed, Missing, Ok
+from workers.chain.rpc import Call, RpcEndpoint
+from workers.chain.rpc_errors import Answer, Failed, Missing, Ok, RpcError, RpcUnavailable
 from workers.signers import Lane
 
 if TYPE_CHECKING:
@@ -104,9 +105,10 @@ def broadcast(
     `items` in nonce order. The lease may have been lost meanwhile: the bytes are the recorded ones, so a late send is
     harmless, and the outcome is a fact.
     """
-    calls = [("eth_sendRawTransaction", [hex_data(item.raw)]) for item in items]
+    calls: list[Call] = [("eth_sendRawTransaction", [hex_data(item.raw)]) for item in items]
+    endpoint = context.clients.endpoints.send()
     crash_point("before_broadcast_rpc")
-    answers = context.clients.endpoints.send().batch(calls)
+    answers = _singly(endpoint, calls, endpoint.batch(calls))
     crash_point("after_broadcast_rpc")
     sent = [_classified(item, answer) for item, answer in zip(items, answers, strict=True)]
     crash_point("before_record_sends_commit")
@@ -140,6 +142,21 @@ def resend(context: ShiftContext, lane: Lane) -> int:
     if everything and not lane.held.lost:
         lane.resend_all = False
     return done
+
+
+def _singly(endpoint: RpcEndpoint, calls: Sequence[Call], answers: Sequence[Answer[Any]]) -> list[Answer[Any]]:
+    """Where the node answered, but not element by element, nobody knows what it took: the same bytes go again one by one."""
+    result = list(answers)
+    for index, answer in enumerate(answers):
+        if not (isinstance(answer, Missing) and answer.sent and answer.answer_status == 200):
+            continue
+        try:
+            result[index] = Ok(endpoint.call(*calls[index]))
+        except RpcError as error:
+            result[index] = Failed(error)
+        except RpcUnavailable:
+            break
+    return result
 
 
 def _classified(item: Outgoing, answer: Answer[Any]) -> Sent:
