@@ -31,3 +31,7 @@ class IllegalTransition(RelayerError):
 
 class SourceHalted(RelayerError):
     """The envelope source is halted after a contradiction; a person must look."""
+
+
+class WalletCheckFailed(RelayerError):
+    """The host chain could not be asked whether a wallet accepts a signature."""

@@ -19,7 +19,7 @@ from requests_app.api.labels import INTERNAL_TEXT, RATE_LIMITED_TEXT, Label
 from requests_app.api.refusals import Refused, invalid_signature
 from requests_app.api.retry_after import pace
 from requests_app.config import config
-from requests_app.errors import RelayerError
+from requests_app.errors import WalletCheckFailed
 from requests_app.states import ReqType
 from requests_app.typed_data import Domain, recover, unified_hash
 
@@ -28,10 +28,6 @@ DEFAULT_VERIFIER: Final = "workers.chain.precheck.Verifier"
 # A wallet check waits for somebody else's node: a flood of junk signatures must not park every web thread there.
 _PLACES = BoundedSemaphore(8)
 _log = logging.getLogger("relayer.api")
-
-
-class WalletCheckFailed(RelayerError):
-    """The host chain could not be asked whether a wallet accepts a signature."""
 
 
 class SignatureVerifier(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +17,11 @@ from pytest_django import Settings
 from requests_app.api.auth import forget_keys
 from requests_app.api.retry_after import pace
 from requests_app.api.signatures import verifier
+from requests_app.api.waiting import StatusWatch
 from requests_app.config import config
-from requests_app.store.session import web_connection
+from requests_app.store.session import connect, web_connection
 from tests.core.rows import insert_account
+from tests.waiting import wait_until
 
 KEY = "test-key-of-alice"
 OTHER_KEY = "test-key-of-bob"
@@ -105,3 +108,13 @@ def api(alice: int) -> Api:
 def factory() -> RequestFactory:
     """Bare requests, for what the client would not send."""
     return RequestFactory()
+
+
+@pytest.fixture
+def committed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of its own, for what other threads must see; the long-poll thread is gone when the test ends."""
+    watch = StatusWatch(idle_seconds=0.01)
+    monkeypatch.setattr("requests_app.api.v1.views.watch", watch)
+    with connect("worker") as connection:
+        yield connection
+    wait_until(lambda: not any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 5)

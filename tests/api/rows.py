@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+from psycopg.sql import SQL, Identifier, Placeholder
 
 from requests_app.states import Kind, Status
 from tests.core.rows import insert_request
@@ -38,11 +39,13 @@ def set_status(conn: psycopg.Connection[Any], kind: Kind, job_id: str | UUID, st
     if isinstance(columns.get("res"), dict):
         columns["res"] = json.dumps(columns["res"])
     final = status in (Status.COMPLETED, Status.FAILURE, Status.TIMED_OUT)
-    assignments = "".join(f", {name} = %({name})s" for name in columns)
+    assignments = SQL("").join(SQL(", {} = {}").format(Identifier(name), Placeholder(name)) for name in columns)
     conn.execute(
-        f"""UPDATE {kind.table} SET status = %(status)s, state_entered_at = clock_timestamp(),
-              completed_at = CASE WHEN %(final)s THEN clock_timestamp() END {assignments}
-            WHERE id = (SELECT request_id FROM request_client WHERE ext_job_id = %(job)s)""",
+        SQL(
+            """UPDATE {table} SET status = %(status)s, state_entered_at = clock_timestamp(),
+                 completed_at = CASE WHEN %(final)s THEN clock_timestamp() END {assignments}
+               WHERE id = (SELECT request_id FROM request_client WHERE ext_job_id = %(job)s)"""
+        ).format(table=Identifier(kind.table), assignments=assignments),
         {"status": status.value, "final": final, "job": job_id, **columns},
     )
 
@@ -71,6 +74,7 @@ def counts(conn: psycopg.Connection[Any]) -> dict[str, int]:
     """How many rows each table holds."""
     found = {}
     for table in TABLES:
-        row = conn.execute(f"SELECT count(*) FROM {table}").fetchone()  # type: ignore[call-overload]
+        row = conn.execute(SQL("SELECT count(*) FROM {}").format(Identifier(table))).fetchone()
+        assert row is not None
         found[table] = int(row[0])
     return found

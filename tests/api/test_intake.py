@@ -93,16 +93,53 @@ def rules_wanted(value: Any) -> str:
 
 
 INVALID: list[tuple[Form, str, Any, str]] = [
-    *[(form, "contractChainId" if form is IP else "contractsChainId", value, CHAIN) for form in (IP, UD, DD)
-      for value in ("", "abc123", "0xzzz", " 8009", "8_009", "-1", "8009\n", 8009.5, -1, 2**64, str(2**64), "0x1" + "0" * 16, "٣")],
-    *[(form, field, value, issue)
-      for form, field in ((IP, "contractAddress"), (IP, "userAddress"), (UD, "userAddress"),
-                          (DD, "delegatorAddress"), (DD, "delegateAddress"))
-      for value, issue in (("", rules.MUST_START), ("11" * 20, rules.MUST_START), ("0xfds", rules.WRONG_LENGTH_42),
-                           ("0x" + "1" * 41, rules.WRONG_LENGTH_42), ("0x" + "1" * 39 + "z", rules.NOT_HEX_ADDRESS),
-                           ("0x" + "g" * 40, rules.NOT_HEX_ADDRESS), ("0x" + "1" * 39 + "\n", rules.NOT_HEX_ADDRESS))],
-    *[(form, "contractAddresses", value, issue) for form in (UD, DD)
-      for value, issue in (([], rules.EMPTY), (["0xfds"], rules.WRONG_LENGTH_42), ([bodies.CONTRACT, ""], rules.MUST_START))],
+    *[
+        (form, "contractChainId" if form is IP else "contractsChainId", value, CHAIN)
+        for form in (IP, UD, DD)
+        for value in (
+            "",
+            "abc123",
+            "0xzzz",
+            " 8009",
+            "8_009",
+            "-1",
+            "8009\n",
+            8009.5,
+            -1,
+            2**64,
+            str(2**64),
+            "0x1" + "0" * 16,
+            "٣",
+        )
+    ],
+    *[
+        (form, field, value, issue)
+        for form, field in (
+            (IP, "contractAddress"),
+            (IP, "userAddress"),
+            (UD, "userAddress"),
+            (DD, "delegatorAddress"),
+            (DD, "delegateAddress"),
+        )
+        for value, issue in (
+            ("", rules.MUST_START),
+            ("11" * 20, rules.MUST_START),
+            ("0xfds", rules.WRONG_LENGTH_42),
+            ("0x" + "1" * 41, rules.WRONG_LENGTH_42),
+            ("0x" + "1" * 39 + "z", rules.NOT_HEX_ADDRESS),
+            ("0x" + "g" * 40, rules.NOT_HEX_ADDRESS),
+            ("0x" + "1" * 39 + "\n", rules.NOT_HEX_ADDRESS),
+        )
+    ],
+    *[
+        (form, "contractAddresses", value, issue)
+        for form in (UD, DD)
+        for value, issue in (
+            ([], rules.EMPTY),
+            (["0xfds"], rules.WRONG_LENGTH_42),
+            ([bodies.CONTRACT, ""], rules.MUST_START),
+        )
+    ],
     (IP, "ciphertextWithInputVerification", "", rules.EMPTY),
     (IP, "ciphertextWithInputVerification", "abc", rules.NOT_HEX),
     (IP, "ciphertextWithInputVerification", "zz", rules.NOT_HEX),
@@ -113,24 +150,52 @@ INVALID: list[tuple[Form, str, Any, str]] = [
     (PD, "ciphertextHandles", [bodies.H1, "0xzz"], rules.NOT_HEX),
     (PD, "ciphertextHandles", [""], rules.MUST_START),
     (PD, "ciphertextHandles", ["abcd"], rules.MUST_START),
-    *[(form, "handleContractPairs", value, issue) for form in (UD, DD)
-      for value, issue in (([], rules.EMPTY),
-                           ([{"handle": "0x00", "contractAddress": bodies.CONTRACT}], rules.WRONG_LENGTH_HANDLE),
-                           ([{"handle": bodies.H1 + "00", "contractAddress": bodies.CONTRACT}], rules.WRONG_LENGTH_HANDLE),
-                           ([{"handle": bodies.H1[:-1] + "z", "contractAddress": bodies.CONTRACT}], rules.NOT_HEX),
-                           ([{"handle": bodies.H1[2:], "contractAddress": bodies.CONTRACT}], rules.MUST_START),
-                           ([{"handle": "", "contractAddress": bodies.CONTRACT}], rules.MUST_START),
-                           ([{"handle": bodies.H1, "contractAddress": "0x12"}], rules.WRONG_LENGTH_42))],
-    *[(form, "signature", value, issue) for form in (UD, DD)
-      for value, issue in (("ab" * 64, rules.WRONG_LENGTH_SIGNATURE), ("ab" * 66, rules.WRONG_LENGTH_SIGNATURE),
-                           ("", rules.WRONG_LENGTH_SIGNATURE), ("0x" + "ab" * 64, rules.MUST_NOT_START),
-                           ("zz" * 65, rules.NOT_HEX))],
-    *[(form, "publicKey", value, issue) for form in (UD, DD)
-      for value, issue in (("0xabcd", rules.MUST_NOT_START), ("abzz", rules.NOT_HEX), ("", rules.EMPTY))],
-    *[(form, "extraData", value, EXTRA) for form in (IP, PD, UD, DD) for value in ("", "0x", "0x01", "invalid", "0x000")],
-    *[(form, "extraData", value, EXTRA) for form in (PD, UD, DD)
-      for value in (UNTAGGED_V1, UNTAGGED_V2, bodies.CONTEXT_V1 + "00", bodies.CONTEXT_V2[:-2], "0X00",
-                    bodies.CONTEXT_V1.replace("0x", "0X"))],
+    *[
+        (form, "handleContractPairs", value, issue)
+        for form in (UD, DD)
+        for value, issue in (
+            ([], rules.EMPTY),
+            ([{"handle": "0x00", "contractAddress": bodies.CONTRACT}], rules.WRONG_LENGTH_HANDLE),
+            ([{"handle": bodies.H1 + "00", "contractAddress": bodies.CONTRACT}], rules.WRONG_LENGTH_HANDLE),
+            ([{"handle": bodies.H1[:-1] + "z", "contractAddress": bodies.CONTRACT}], rules.NOT_HEX),
+            ([{"handle": bodies.H1[2:], "contractAddress": bodies.CONTRACT}], rules.MUST_START),
+            ([{"handle": "", "contractAddress": bodies.CONTRACT}], rules.MUST_START),
+            ([{"handle": bodies.H1, "contractAddress": "0x12"}], rules.WRONG_LENGTH_42),
+        )
+    ],
+    *[
+        (form, "signature", value, issue)
+        for form in (UD, DD)
+        for value, issue in (
+            ("ab" * 64, rules.WRONG_LENGTH_SIGNATURE),
+            ("ab" * 66, rules.WRONG_LENGTH_SIGNATURE),
+            ("", rules.WRONG_LENGTH_SIGNATURE),
+            ("0x" + "ab" * 64, rules.MUST_NOT_START),
+            ("zz" * 65, rules.NOT_HEX),
+        )
+    ],
+    *[
+        (form, "publicKey", value, issue)
+        for form in (UD, DD)
+        for value, issue in (("0xabcd", rules.MUST_NOT_START), ("abzz", rules.NOT_HEX), ("", rules.EMPTY))
+    ],
+    *[
+        (form, "extraData", value, EXTRA)
+        for form in (IP, PD, UD, DD)
+        for value in ("", "0x", "0x01", "invalid", "0x000")
+    ],
+    *[
+        (form, "extraData", value, EXTRA)
+        for form in (PD, UD, DD)
+        for value in (
+            UNTAGGED_V1,
+            UNTAGGED_V2,
+            bodies.CONTEXT_V1 + "00",
+            bodies.CONTEXT_V2[:-2],
+            "0X00",
+            bodies.CONTEXT_V1.replace("0x", "0X"),
+        )
+    ],
     (IP, "extraData", bodies.CONTEXT_V1, EXTRA),
     (UD, "requestValidity", {"startTimestamp": str(int(time.time()) + 3600), "durationDays": "1"}, rules.IN_THE_FUTURE),
     (UD, "requestValidity", {"startTimestamp": str(2**70), "durationDays": "1"}, rules.IN_THE_FUTURE),
@@ -159,7 +224,9 @@ def test_several_problems_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize("value", [None, True, [], {}])
-@pytest.mark.parametrize(("form", "field"), [(IP, "contractChainId"), (UD, "contractsChainId"), (DD, "contractsChainId")])
+@pytest.mark.parametrize(
+    ("form", "field"), [(IP, "contractChainId"), (UD, "contractsChainId"), (DD, "contractsChainId")]
+)
 def test_chain_ids_of_other_types_are_malformed(form: Form, field: str, value: Any) -> None:
     assert details(form, form[1](**{field: value}), "malformed_json") == set()
 
@@ -177,7 +244,11 @@ def test_spellings_of_a_chain_id_hash_alike(value: Any) -> None:
     ("form", "changes", "expected"),
     [
         (PD, {}, "2a236b87fba5d2e1ec32bda45407d3189fef7d5fe16329d75f161ebc4e1e0fc6"),
-        (PD, {"ciphertextHandles": [bodies.H2, bodies.H1]}, "cb346c697c5ef4499d200e2e1022a7d6a15543b56c951171e0d0906fa557fe9e"),
+        (
+            PD,
+            {"ciphertextHandles": [bodies.H2, bodies.H1]},
+            "cb346c697c5ef4499d200e2e1022a7d6a15543b56c951171e0d0906fa557fe9e",
+        ),
         (UD, {}, "4e00f40a6f9dea6fd4b7138ab5fc564f97a2e7101e280decab15c8b3aa19cb8d"),
         (UD, {"signature": "cd" * 65}, "4e00f40a6f9dea6fd4b7138ab5fc564f97a2e7101e280decab15c8b3aa19cb8d"),
         (DD, {}, "b6debfdfe8bff03927198b31b02bf9532eb63b1672cf165b046413cc16e1b862"),
@@ -192,7 +263,8 @@ def test_19_1_bodies_hash_to_the_golden_ids(form: Form, changes: dict[str, Any],
 
 def test_letter_case_does_not_matter() -> None:
     upper = bodies.direct(
-        handleContractPairs=[{"handle": "0x" + bodies.H1[2:].upper(), "contractAddress": bodies.CONTRACT}], publicKey="ABCD"
+        handleContractPairs=[{"handle": "0x" + bodies.H1[2:].upper(), "contractAddress": bodies.CONTRACT}],
+        publicKey="ABCD",
     )
     assert read(UD, upper).body == read(UD, bodies.direct()).body
 
@@ -209,7 +281,9 @@ def test_extra_data_versions(extra: str) -> None:
     assert read(PD, bodies.public_decrypt(extraData=extra)).body["extra_data"] == extra
 
 
-@pytest.mark.parametrize(("text", "value"), [("", "0"), ("0x10", "16"), ("0o17", "15"), ("0b101", "5"), ("1_000", "1000")])
+@pytest.mark.parametrize(
+    ("text", "value"), [("", "0"), ("0x10", "16"), ("0o17", "15"), ("0b101", "5"), ("1_000", "1000")]
+)
 def test_v2_timestamps_are_read_as_loosely_as_upstream(text: str, value: str) -> None:
     assert read(DD, bodies.delegated(startTimestamp=text)).body["start_timestamp"] == value
 
@@ -231,25 +305,46 @@ NOW = int(time.time())
 @pytest.mark.parametrize(
     ("changes", "field", "issue"),
     [
-        ({"attestationType": "x"}, "attestationType",
-         "Unsupported attestationType; expected one of: [eip712-unified-user-decrypt-v1]"),
+        (
+            {"attestationType": "x"},
+            "attestationType",
+            "Unsupported attestationType; expected one of: [eip712-unified-user-decrypt-v1]",
+        ),
         ({"payload": {"version": "1.0"}}, "attestedPayload.version", 'Unsupported version; expected "2.0"'),
         ({"payload": {"type": "x"}}, "attestedPayload.type", 'Unsupported payload type; expected "user_decryption"'),
         ({"payload": {"handles": []}}, "attestedPayload.handles", rules.EMPTY),
-        ({"payload": {"handles": [{"ctHandle": "0x", "contractAddress": "", "ownerAddress": ""}]}},
-         "attestedPayload.handles", rules.WRONG_LENGTH_HANDLE),
+        (
+            {"payload": {"handles": [{"ctHandle": "0x", "contractAddress": "", "ownerAddress": ""}]}},
+            "attestedPayload.handles",
+            rules.WRONG_LENGTH_HANDLE,
+        ),
         ({"payload": {"userAddress": "0x"}}, "attestedPayload.userAddress", rules.WRONG_LENGTH_42),
         ({"payload": {"allowedContracts": ["x"]}}, "attestedPayload.allowedContracts", rules.MUST_START),
-        ({"payload": {"requestValidity": {"startTimestamp": str(NOW - 100), "durationSeconds": "99"}}},
-         "attestedPayload.requestValidity", "requestValidity window has already expired"),
-        ({"payload": {"requestValidity": {"startTimestamp": "0x1", "durationSeconds": str(2**63)}}},
-         "attestedPayload.requestValidity", "startTimestamp must be a valid u64 number"),
-        ({"payload": {"requestValidity": {"startTimestamp": "", "durationSeconds": str(2**63)}}},
-         "attestedPayload.requestValidity", "startTimestamp must be a valid u64 number"),
-        ({"payload": {"requestValidity": {"startTimestamp": str(NOW + 900), "durationSeconds": "99"}}},
-         "attestedPayload.requestValidity", rules.IN_THE_FUTURE),
-        ({"payload": {"requestValidity": {"startTimestamp": "1", "durationSeconds": str(2**64)}}},
-         "attestedPayload.requestValidity", rules.NOT_U64),
+        (
+            {"payload": {"requestValidity": {"startTimestamp": str(NOW - 100), "durationSeconds": "99"}}},
+            "attestedPayload.requestValidity",
+            "requestValidity window has already expired",
+        ),
+        (
+            {"payload": {"requestValidity": {"startTimestamp": "0x1", "durationSeconds": str(2**63)}}},
+            "attestedPayload.requestValidity",
+            "startTimestamp must be a valid u64 number",
+        ),
+        (
+            {"payload": {"requestValidity": {"startTimestamp": "", "durationSeconds": str(2**63)}}},
+            "attestedPayload.requestValidity",
+            "startTimestamp must be a valid u64 number",
+        ),
+        (
+            {"payload": {"requestValidity": {"startTimestamp": str(NOW + 900), "durationSeconds": "99"}}},
+            "attestedPayload.requestValidity",
+            rules.IN_THE_FUTURE,
+        ),
+        (
+            {"payload": {"requestValidity": {"startTimestamp": "1", "durationSeconds": str(2**64)}}},
+            "attestedPayload.requestValidity",
+            rules.NOT_U64,
+        ),
         ({"payload": {"publicKey": "0x"}}, "attestedPayload.publicKey", rules.EMPTY),
         ({"payload": {"publicKey": "abcd"}}, "attestedPayload.publicKey", rules.MUST_START),
         ({"payload": {"extraData": UNTAGGED_V1}}, "attestedPayload.extraData", EXTRA),

@@ -62,7 +62,15 @@ def test_all_four_spellings_of_v_are_read(v: int) -> None:
 
 @pytest.mark.parametrize(
     "signature",
-    [b"", SIGNATURE[:64], SIGNATURE + b"\0", SIGNATURE[:64] + b"\x02", SIGNATURE[:64] + b"\xff", b"\xff" * 65, bytes(65)],
+    [
+        b"",
+        SIGNATURE[:64],
+        SIGNATURE + b"\0",
+        SIGNATURE[:64] + b"\x02",
+        SIGNATURE[:64] + b"\xff",
+        b"\xff" * 65,
+        bytes(65),
+    ],
 )
 def test_nonsense_names_nobody(signature: bytes) -> None:
     assert t.recover(UNIFIED_DIGEST, signature) is None

@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from requests_app.states import Kind, Status
-from requests_app.store.session import connect
 from tests.api import bodies
 from tests.api.conftest import KEY, OTHER_KEY, Api, issue_key
 from tests.api.rows import counts, fill_queue, insert_job, insert_shares, insert_view, set_status
@@ -61,7 +60,9 @@ def test_post_then_get(api: Api, kind: Kind) -> None:
     assert "Retry-After" in row.headers
 
 
-@pytest.mark.parametrize("body", [bodies.direct(), bodies.delegated(), bodies.unified()], ids=["direct", "delegated", "v3"])
+@pytest.mark.parametrize(
+    "body", [bodies.direct(), bodies.delegated(), bodies.unified()], ids=["direct", "delegated", "v3"]
+)
 def test_user_decrypt_takes_all_three_forms(api: Api, body: dict[str, Any], settings: Any) -> None:
     settings.V3_SIGNATURE_CHECK = False
     assert api.post("/v1/user-decrypt", body).status_code == 202
@@ -143,10 +144,15 @@ def test_problems_of_a_post(api: Api, conn: psycopg.Connection[Any]) -> None:
     assert "errors" not in problem(api.post("/v1/input-proof", b"{"), 400, "malformed_json")
     missing = problem(api.post("/v1/input-proof", {}), 400, "missing_fields")
     assert missing["errors"] == [{"field": "contractChainId", "issue": "Required but missing"}]
-    invalid = problem(api.post("/v1/public-decrypt", bodies.public_decrypt(ciphertextHandles=[])), 400, "validation_failed")
+    invalid = problem(
+        api.post("/v1/public-decrypt", bodies.public_decrypt(ciphertextHandles=[])), 400, "validation_failed"
+    )
     assert invalid["errors"] == [{"field": "ciphertextHandles", "issue": "Must not be empty"}]
-    problem(api.post("/v1/public-decrypt", bodies.public_decrypt(ciphertextHandles=[bodies.FOREIGN])), 400,
-            "host_chain_id_not_supported")
+    problem(
+        api.post("/v1/public-decrypt", bodies.public_decrypt(ciphertextHandles=[bodies.FOREIGN])),
+        400,
+        "host_chain_id_not_supported",
+    )
     problem(api.post("/v1/public-decrypt", b" " * (2 * 1024 * 1024 + 1)), 400, "request_error")
     assert set(counts(conn).values()) == {0}
 
@@ -231,28 +237,25 @@ def test_wait_of_a_final_row_is_no_wait(api: Api, alice: int, conn: psycopg.Conn
     assert time.monotonic() - started < 5
 
 
-def test_long_poll_answers_when_the_row_is_final(transactional_db: None) -> None:
-    with connect("worker") as writer:
-        account = insert_account(writer, "alice")
-        issue_key(writer, account, KEY)
-        job = insert_job(writer, account, Kind.PUBLIC_DECRYPT, Status.RECEIPT_RECEIVED)
-        done = threading.Timer(
-            0.3, set_status, (writer, Kind.PUBLIC_DECRYPT, job, Status.COMPLETED), {"res": PUBLIC_RESULT}
-        )
-        done.start()
-        started = time.monotonic()
-        response = Api().get(f"/v1/public-decrypt/{job}?wait=20")
-        elapsed = time.monotonic() - started
-        done.join()
+def test_long_poll_answers_when_the_row_is_final(committed: psycopg.Connection[Any]) -> None:
+    account = insert_account(committed, "alice")
+    issue_key(committed, account, KEY)
+    job = insert_job(committed, account, Kind.PUBLIC_DECRYPT, Status.RECEIPT_RECEIVED)
+    finish = (committed, Kind.PUBLIC_DECRYPT, job, Status.COMPLETED)
+    done = threading.Timer(0.3, set_status, finish, {"res": PUBLIC_RESULT})
+    done.start()
+    started = time.monotonic()
+    response = Api().get(f"/v1/public-decrypt/{job}?wait=20")
+    elapsed = time.monotonic() - started
+    done.join()
     assert response.status_code == 200
     assert response.json()["result"] == PUBLIC_RESULT
     assert 0.2 < elapsed < 10
 
 
-def test_long_poll_that_runs_out_answers_the_state(transactional_db: None) -> None:
-    with connect("worker") as writer:
-        account = insert_account(writer, "alice")
-        issue_key(writer, account, KEY)
-        job = insert_job(writer, account, Kind.PUBLIC_DECRYPT, Status.RECEIPT_RECEIVED)
+def test_long_poll_that_runs_out_answers_the_state(committed: psycopg.Connection[Any]) -> None:
+    account = insert_account(committed, "alice")
+    issue_key(committed, account, KEY)
+    job = insert_job(committed, account, Kind.PUBLIC_DECRYPT, Status.RECEIPT_RECEIVED)
     response = Api().get(f"/v1/public-decrypt/{job}?wait=0.3")
     assert (response.status_code, response.json()["status"]) == (202, "receipt_received")

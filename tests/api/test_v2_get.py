@@ -105,7 +105,8 @@ def test_accepted_proof(api: Api, alice: int, conn: psycopg.Connection[Any]) -> 
 
 
 @pytest.mark.parametrize(
-    ("accepted", "stored"), [(False, None), (True, {"handles": [], "signatures": ["0xab"]}), (True, {"handles": ["0x01"]})]
+    ("accepted", "stored"),
+    [(False, None), (True, {"handles": [], "signatures": ["0xab"]}), (True, {"handles": ["0x01"]})],
 )
 def test_20_1_rejected_proof(
     api: Api, alice: int, conn: psycopg.Connection[Any], accepted: bool, stored: dict[str, Any] | None
@@ -118,13 +119,9 @@ def test_user_result_is_the_earliest_shares_in_order_of_index(
     api: Api, alice: int, conn: psycopg.Connection[Any]
 ) -> None:
     reference = os.urandom(32)
-    job = insert_job(
-        conn, alice, Kind.USER_DECRYPT, Status.COMPLETED, gw_reference_id=reference, resolved_threshold=3
-    )
+    job = insert_job(conn, alice, Kind.USER_DECRYPT, Status.COMPLETED, gw_reference_id=reference, resolved_threshold=3)
     insert_shares(conn, reference, [4, 0, 2, 1, 3])
-    expected = [
-        {"payload": f"aa0{index}", "signature": f"0{index}" * 65, "extraData": "0x00"} for index in (0, 2, 4)
-    ]
+    expected = [{"payload": f"aa0{index}", "signature": f"0{index}" * 65, "extraData": "0x00"} for index in (0, 2, 4)]
     for path in ("/v2/user-decrypt/", "/v2/delegated-user-decrypt/", "/v3/user-decrypt/"):
         assert result(api.get(f"{path}{job}")) == {"result": expected}
 
@@ -267,7 +264,10 @@ def test_canceled_view(api: Api, alice: int, conn: psycopg.Connection[Any]) -> N
 
 
 def test_20_4_keyurl(conn: psycopg.Connection[Any]) -> None:
-    entry = {"dataId": "0x" + "00" * 31 + "03", "urls": ["http://minio:9000/kms-public/PUB-p1/PublicKey/" + "0" * 63 + "3"]}
+    entry = {
+        "dataId": "0x" + "00" * 31 + "03",
+        "urls": ["http://minio:9000/kms-public/PUB-p1/PublicKey/" + "0" * 63 + "3"],
+    }
     body = {"fheKeyInfo": [{"fhePublicKey": entry}], "crs": {"2048": entry}}
     stranger = Api(key=None)
     before = stranger.get("/v2/keyurl")
@@ -286,8 +286,15 @@ def test_20_4_keyurl(conn: psycopg.Connection[Any]) -> None:
 @pytest.mark.parametrize("version", ["v2", "v3"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 def test_unknown_paths_are_empty_404s(api: Api, version: str, method: str) -> None:
-    for path in (f"/{version}", f"/{version}/", f"/{version}/keyurls", f"/{version}/user-decrypt/", "/v3/keyurl",
-                 "/v3/input-proof", f"/{version}/user-decrypt/{uuid4()}/more"):
+    for path in (
+        f"/{version}",
+        f"/{version}/",
+        f"/{version}/keyurls",
+        f"/{version}/user-decrypt/",
+        "/v3/keyurl",
+        "/v3/input-proof",
+        f"/{version}/user-decrypt/{uuid4()}/more",
+    ):
         response = api.method(method, path)
         assert (response.status_code, response.content) == (404, b""), path
 

@@ -59,8 +59,17 @@ def test_20_1_1_valid_single_request(api: Api, conn: psycopg.Connection[Any], ro
 
 
 @ALL
-@pytest.mark.parametrize("status", [Status.QUEUED, Status.PROCESSING, Status.TX_IN_FLIGHT, Status.RECEIPT_RECEIVED,
-                                    Status.NEEDS_REVIEW, Status.COMPLETED])
+@pytest.mark.parametrize(
+    "status",
+    [
+        Status.QUEUED,
+        Status.PROCESSING,
+        Status.TX_IN_FLIGHT,
+        Status.RECEIPT_RECEIVED,
+        Status.NEEDS_REVIEW,
+        Status.COMPLETED,
+    ],
+)
 def test_20_1_11_same_body_twice(api: Api, conn: psycopg.Connection[Any], route: str, status: Status) -> None:
     path, body, kind, seconds = ROUTES[route]
     first = job_id(api.post(path, body()))
@@ -85,7 +94,9 @@ def _changed(route: str) -> dict[str, Any]:
 
 @ALL
 @pytest.mark.parametrize("status", [Status.FAILURE, Status.TIMED_OUT])
-def test_20_1_13_a_failed_request_starts_anew(api: Api, conn: psycopg.Connection[Any], route: str, status: Status) -> None:
+def test_20_1_13_a_failed_request_starts_anew(
+    api: Api, conn: psycopg.Connection[Any], route: str, status: Status
+) -> None:
     path, body, kind, _seconds = ROUTES[route]
     first = job_id(api.post(path, body()))
     set_status(conn, kind, first, status, fail_label="internal_server_error", fail_detail="it broke")

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 from pytest_django import Settings
 
-from requests_app.api.signatures import WalletCheckFailed, unified_digest, verifier
+from requests_app.api.signatures import unified_digest, verifier
+from requests_app.errors import WalletCheckFailed
 from requests_app.states import Kind
 from tests.api import bodies
 from tests.api.conftest import Api
@@ -98,7 +99,9 @@ def test_20_3_2_handles_are_not_signed(api: Api, wallet: Wallet) -> None:
     assert api.post(PATH, body).status_code == 202
 
 
-@pytest.mark.parametrize("signature", ["0x" + "77" * 100, "0x", "", "0x" + "00" * 65], ids=["20.3-5", "20.3-6", "empty", "zero"])
+@pytest.mark.parametrize(
+    "signature", ["0x" + "77" * 100, "0x", "", "0x" + "00" * 65], ids=["20.3-5", "20.3-6", "empty", "zero"]
+)
 def test_20_3_5_and_6_wrong_signature_of_a_plain_account(
     api: Api, wallet: Wallet, conn: psycopg.Connection[Any], signature: str
 ) -> None:
@@ -205,6 +208,9 @@ def test_a_signature_of_the_future_window_is_not_asked_for(api: Api, wallet: Wal
 def test_kind_of_the_stored_row(api: Api, wallet: Wallet, conn: psycopg.Connection[Any]) -> None:
     api.post(PATH, signed())
     handles = [{"handle": bodies.H1, "contract": bodies.CONTRACT, "owner": bodies.USER}]
-    row = conn.execute("SELECT r.req_type, p.body -> 'handles' = %s::jsonb FROM user_decrypt_req r JOIN request_payload p ON p.request_id = r.id", (json.dumps(handles),)).fetchone()
+    row = conn.execute(
+        "SELECT r.req_type, p.body -> 'handles' = %s::jsonb FROM user_decrypt_req r JOIN request_payload p ON p.request_id = r.id",
+        (json.dumps(handles),),
+    ).fetchone()
     assert row == ("unified", True)
     assert counts(conn)[Kind.USER_DECRYPT.table] == 1

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from requests_app.api.signatures import WalletCheckFailed
 from requests_app.config import Config, HostChain
+from requests_app.errors import WalletCheckFailed
 from tests.chain.bodies import GATEWAY
 from tests.chain.stub_node import http, json_reply, results, stub_node
 from workers.chain.precheck import Verifier

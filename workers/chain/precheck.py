@@ -9,8 +9,8 @@ from typing import Final
 
 from django.conf import settings
 
-from requests_app.api.signatures import WalletCheckFailed
 from requests_app.config import Config, config
+from requests_app.errors import WalletCheckFailed
 from workers.chain.endpoints import Endpoints
 from workers.chain.host import ERC1271_GAS, HostClient
 from workers.chain.rpc_errors import RpcUnavailable, WrongChain
