@@ -53,7 +53,7 @@ RELAYER_CONTRACTS = (
 )
 SETTINGS: dict[str, Any] = {
     "optimizer": {"enabled": True, "runs": 800},
-    "viaIR": True,
+    "viaIR": False,
     "evmVersion": "cancun",
     # No source hash in the code: the bytecode is the same wherever the checkout lies.
     "metadata": {"appendCBOR": False, "bytecodeHash": "none"},

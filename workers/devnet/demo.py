@@ -118,16 +118,15 @@ def run(
 ) -> list[Outcome]:
     """Submits one request of each form, polls all to the end and checks each. Never raises for a bad answer: the
     outcome carries it as its problem."""
-    rpc = deployment.gateway_rpc()
-    first_block = rpc.head()
-    traffic = Traffic(deployment, operator)
-    outcomes = [Outcome(submission) for submission in traffic.build(forms)]
-    traffic.close()
-    for outcome in outcomes:
-        _post(api, outcome)
-    _poll(api, outcomes, timeout)
-    opened = requests_for(deployment, rpc, [one.submission for one in outcomes], first_block, rpc.head())
-    rpc.close()
+    with deployment.gateway_rpc() as rpc:
+        first_block = rpc.head()
+        traffic = Traffic(deployment, operator)
+        outcomes = [Outcome(submission) for submission in traffic.build(forms)]
+        traffic.close()
+        for outcome in outcomes:
+            _post(api, outcome)
+        _poll(api, outcomes, timeout)
+        opened = requests_for(deployment, rpc, [one.submission for one in outcomes], first_block, rpc.head())
     verifier = Verifier(deployment)
     for outcome, events in zip(outcomes, opened, strict=True):
         outcome.opened = events

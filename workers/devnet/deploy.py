@@ -39,17 +39,17 @@ def deploy(layout: Layout, timeout: float = 60.0) -> dict[str, Any]:
         TransactionFailed: a planned transaction was reverted.
     """
     wallets, ports = derive(), layout.ports()
-    gateway_rpc, host_rpc = Rpc(ports.gateway_url), Rpc(ports.host_url)
-    gateway_rpc.wait_ready(GATEWAY_CHAIN_ID, timeout)
-    host_rpc.wait_ready(HOST_CHAIN_ID, timeout)
-    gateway = gateway_plan(wallets)
-    host = host_plan(wallets, gateway, ports.storage_url)
-    _carry_out(gateway_rpc, gateway, wallets.deployer, GATEWAY_CHAIN_ID)
-    fresh_host = _carry_out(host_rpc, host, wallets.host_deployer, HOST_CHAIN_ID)
-    _approve_fees(gateway_rpc, gateway, wallets)
-    if not fresh_host:
-        _follow_storage(layout, ports, gateway_rpc, host_rpc, gateway, host, wallets)
-    document = _document(ports, wallets, gateway, host, gateway_rpc, host_rpc)
+    with Rpc(ports.gateway_url) as gateway_rpc, Rpc(ports.host_url) as host_rpc:
+        gateway_rpc.wait_ready(GATEWAY_CHAIN_ID, timeout)
+        host_rpc.wait_ready(HOST_CHAIN_ID, timeout)
+        gateway = gateway_plan(wallets)
+        host = host_plan(wallets, gateway, ports.storage_url)
+        _carry_out(gateway_rpc, gateway, wallets.deployer, GATEWAY_CHAIN_ID)
+        fresh_host = _carry_out(host_rpc, host, wallets.host_deployer, HOST_CHAIN_ID)
+        _approve_fees(gateway_rpc, gateway, wallets)
+        if not fresh_host:
+            _follow_storage(layout, ports, gateway_rpc, host_rpc, gateway, host, wallets)
+        document = _document(ports, wallets, gateway, host, gateway_rpc, host_rpc)
     write_atomically(layout.deployment, json.dumps(document, indent=1) + "\n")
     return document
 

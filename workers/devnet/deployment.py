@@ -73,12 +73,10 @@ class Deployment:
 
     def matches_chains(self) -> bool:
         """Whether both running chains are the ones of this file. Raises OSError while one is not up."""
-        for rpc, wanted in ((self.gateway_rpc(), self.gateway), (self.host_rpc(), self.host)):
-            try:
+        for url, wanted in ((self.gateway["rpc_urls"][0], self.gateway), (self.host["rpc_url"], self.host)):
+            with Rpc(url) as rpc:
                 if rpc.genesis_hash() != wanted["genesis_hash"]:
                     return False
-            finally:
-                rpc.close()
         return True
 
 

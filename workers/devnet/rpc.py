@@ -109,6 +109,12 @@ class Rpc:
     def close(self) -> None:
         self._connection.close()
 
+    def __enter__(self) -> Rpc:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _post(self, body: Any) -> Any:
         """One retry on a fresh connection: the kept one may have been closed while idle."""
         raw = json.dumps(body).encode()

@@ -38,7 +38,8 @@ contract KMSGeneration {
     }
 
     function activateKey(uint256 keyId, string[] calldata urls, KeyDigest[] calldata digests) external onlyOwner {
-        _keyUrls[keyId] = urls;
+        delete _keyUrls[keyId];
+        for (uint256 i = 0; i < urls.length; i++) _keyUrls[keyId].push(urls[i]);
         delete _keyDigests[keyId];
         for (uint256 i = 0; i < digests.length; i++) _keyDigests[keyId].push(digests[i]);
         _activeKeyId = keyId;
@@ -46,7 +47,8 @@ contract KMSGeneration {
     }
 
     function activateCrs(uint256 crsId, string[] calldata urls, bytes calldata digest) external onlyOwner {
-        _crsUrls[crsId] = urls;
+        delete _crsUrls[crsId];
+        for (uint256 i = 0; i < urls.length; i++) _crsUrls[crsId].push(urls[i]);
         _crsDigests[crsId] = digest;
         _activeCrsId = crsId;
         emit ActivateCrs(crsId, urls, digest);
