@@ -175,8 +175,8 @@ class ListenerTurn:
 
     name = "listener"
 
-    def __init__(self, source_id: int = GATEWAY) -> None:
-        self._source_id = source_id
+    def __init__(self, source_id: int = GATEWAY, *, on_held: Callable[[str], None] = lambda _: None) -> None:
+        self._source_id, self._on_held = source_id, on_held
         self._lease: HeldLease | None = None
         self._listener: Listener | None = None
         self._try_at = 0.0
@@ -217,6 +217,8 @@ class ListenerTurn:
             self._lease = context.leases.try_hold(resource(self._source_id))
             if self._lease is None:
                 self._try_at = monotonic() + STANDBY_SECONDS
+                return None
+            self._on_held(self._lease.resource)
         return self._lease
 
     def _open(self, context: ShiftContext, lease: HeldLease) -> Listener:
@@ -234,11 +236,14 @@ def contracts_of(settled: Config) -> Contracts:
     return Contracts(settled.gateway.decryption, settled.gateway.input_verification)
 
 
-def run(stop: Callable[[], bool], *, beat: str | None = None) -> None:
-    """Listen until `stop()` is true. Raises ForeignChain, without a retry, when the chain is not this database's."""
+def run(stop: Callable[[], bool]) -> None:
+    """Listen until `stop()` is true. Raises ForeignChain, without a retry, when the chain is not this database's.
+
+    The holder's signs of life stand under the name of the lease, which is where health checks look.
+    """
     instance = new_instance("listener")
-    keeper = LeaseKeeper(instance, float(settings.LEASE_SECONDS), beat=beat)
-    turn = ListenerTurn()
+    keeper = LeaseKeeper(instance, float(settings.LEASE_SECONDS))
+    turn = ListenerTurn(on_held=keeper.beat_as)
     context = ShiftContext(instance, keeper, lambda: stop() or turn.fatal is not None)
     loop = TurnLoop(context, [turn], float(settings.LISTENER_POLL_SECONDS), over=context.stopping)
     try:

@@ -9,7 +9,6 @@ import threading
 from types import FrameType
 from typing import Any
 
-from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from requests_app.errors import ConfigurationError
@@ -39,7 +38,7 @@ class Command(BaseCommand):
         signal.signal(signal.SIGTERM, request_stop)
         signal.signal(signal.SIGINT, request_stop)
         try:
-            listener.run(stop.is_set, beat=f"listener:{settings.HOST_NAME}")
+            listener.run(stop.is_set)
         except ConfigurationError as error:
             log.critical("listener refuses to run: %s", error, extra={"action": "listener_refused"})
             self.stderr.write(self.style.ERROR(str(error)))
