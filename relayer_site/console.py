@@ -32,6 +32,10 @@ def _style(request: HttpRequest) -> str:
     return static("relayer/desk.css")
 
 
+def _favicon(request: HttpRequest) -> str:
+    return static("relayer/favicon.svg")
+
+
 def _script(request: HttpRequest) -> str:
     return static("relayer/desk.js")
 
@@ -104,6 +108,7 @@ UNFOLD: dict[str, Any] = {
     "SITE_HEADER": "Relayer desk",
     "SITE_SUBHEADER": "Gateway operations",
     "SITE_SYMBOL": "swap_horizontal_circle",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _favicon}],
     "SITE_URL": None,
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,

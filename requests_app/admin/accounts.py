@@ -43,12 +43,12 @@ class AccountAdmin(RecordAdmin):
     @display(description="Created")
     def created(self, obj: Account) -> Any:
         """When it was made."""
-        return cells.moment(obj.created_at)
+        return cells.short_moment(obj.created_at)
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """The account, its keys, its newest requests."""
         keys = ApiKey.objects.filter(account=obj).order_by("-id")[:50]
-        views = RequestClient.objects.filter(client=obj).order_by("-created_at")[:20]
+        views = RequestClient.objects.filter(client_id=obj.pk).order_by("-created_at")[:20]
         return [
             Facts(
                 "Account",
@@ -61,9 +61,9 @@ class AccountAdmin(RecordAdmin):
                     (
                         f"{k.prefix}…",
                         key_state(k),
-                        cells.moment(k.created_at),
-                        cells.moment(k.last_used_at),
-                        cells.moment(k.revoked_at),
+                        cells.short_moment(k.created_at),
+                        cells.short_moment(k.last_used_at),
+                        cells.short_moment(k.revoked_at),
                     )
                     for k in keys
                 ],
@@ -76,8 +76,8 @@ class AccountAdmin(RecordAdmin):
                     (
                         cells.subject(v.kind, v.request_id),
                         cells.code(str(v.ext_job_id), 34),
-                        cells.moment(v.created_at),
-                        cells.moment(v.canceled_at),
+                        cells.short_moment(v.created_at),
+                        cells.short_moment(v.canceled_at),
                     )
                     for v in views
                 ],
@@ -104,7 +104,7 @@ class KeyAdmin(RecordAdmin):
     @display(description="Issued")
     def issued(self, obj: ApiKey) -> Any:
         """When it was made."""
-        return cells.moment(obj.created_at)
+        return cells.short_moment(obj.created_at)
 
     @display(description="Last used")
     def used(self, obj: ApiKey) -> Any:
@@ -129,7 +129,7 @@ admin.site.unregister(Group)
 
 
 @admin.register(User)
-class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc, type-arg]
+class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     """People who may log in; superusers only, by Django's permissions."""
 
     form = UserChangeForm
@@ -138,5 +138,5 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[misc, type-arg]
 
 
 @admin.register(Group)
-class GroupAdmin(DjangoGroupAdmin, ModelAdmin):  # type: ignore[misc]
+class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
     """The roles: viewer, operator, approver."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin import ShowFacets
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
@@ -30,12 +31,15 @@ class RecordAdmin(ModelAdmin):
     """
 
     actions = None
+    list_display: tuple[str, ...] = ("__str__",)
+    list_filter: tuple[Any, ...] = ()
+    search_fields: tuple[str, ...] = ()
     list_per_page = 30
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
     paginator = InfinitePaginator
     list_filter_sheet = False
-    ordering = ("-pk",)
+    ordering: tuple[str, ...] = ("-pk",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody adds history by hand."""
@@ -64,12 +68,13 @@ class RecordAdmin(ModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one row. Without permission 403; unknown: back to the first page with a message, as Django does."""
+        """Show one row. Without permission 403; unknown: back to the list with a message."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         obj = self.get_object(request, unquote(object_id))
         if obj is None:
-            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+            self.message_user(request, f"There is no {self.opts.verbose_name} {object_id}.", messages.WARNING)
+            return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
         context = {
             "sections": self.sections(request, obj),
             "links": self.links(request, obj),
@@ -79,7 +84,7 @@ class RecordAdmin(ModelAdmin):
 
     def render_page(self, request: HttpRequest, title: str, context: dict[str, Any]) -> HttpResponse:
         """A page of sections inside the admin's frame."""
-        request.current_app = self.admin_site.name  # type: ignore[attr-defined]
+        request.current_app = self.admin_site.name
         frame = {
             **self.admin_site.each_context(request),
             "title": title,

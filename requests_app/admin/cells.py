@@ -76,7 +76,7 @@ def code(text: str | None, keep: int = 6) -> SafeString | str:
     body = text if len(text) <= 2 * keep + 5 else f"{text[: keep + 2]}…{text[-keep:]}"
     return format_html(
         '<span class="rl-code" title="{0}"><code>{1}</code>'
-        '<button type="button" class="rl-copy" data-copy="{0}" aria-label="Copy {0}">⧉</button></span>',
+        '<button type="button" class="rl-copy" data-copy="{0}" aria-label="Copy {0}"><span class="material-symbols-outlined" aria-hidden="true">content_copy</span></button></span>',
         text,
         body,
     )
@@ -120,6 +120,19 @@ def moment(value: datetime | None) -> SafeString | str:
     return format_html('<time class="rl-time" datetime="{}">{}</time>', utc.isoformat(), f"{utc:%Y-%m-%d %H:%M:%S} UTC")
 
 
+def short_moment(value: datetime | None) -> SafeString | str:
+    """A time for a table's column: without year and zone, which stand in the tooltip."""
+    if value is None:
+        return NOTHING
+    utc = value.astimezone(UTC)
+    return format_html(
+        '<time class="rl-time" datetime="{}" title="{}">{}</time>',
+        utc.isoformat(),
+        f"{utc:%Y-%m-%d %H:%M:%S} UTC",
+        f"{utc:%b %d %H:%M:%S}",
+    )
+
+
 def age(value: datetime | None) -> SafeString | str:
     """How long ago, with the exact time in the tooltip."""
     if value is None:
@@ -139,9 +152,11 @@ def number(value: int | None) -> str:
 
 
 def tokens(value: Decimal | None) -> SafeString | str:
-    """An amount of 18 decimals in whole units; the exact amount in the tooltip. Above 1e12 units: in words of ten."""
+    """An amount of 18 decimals in whole units, the exact amount in the tooltip; half of uint256 and more is unlimited."""
     if value is None:
         return NOTHING
+    if value >= 2**255:
+        return format_html('<span class="rl-number" title="{} base units">unlimited</span>', int(value))
     units = Decimal(value) / Decimal(10**18)
     shown = f"{units:.2e}" if units >= 10**12 else f"{units:,.4f}".replace(",", "\u202f")
     return format_html('<span class="rl-number" title="{} base units">{}</span>', int(value), shown)
@@ -150,6 +165,11 @@ def tokens(value: Decimal | None) -> SafeString | str:
 def link(text: Any, url: str) -> SafeString:
     """A link inside the admin."""
     return format_html('<a class="rl-link" href="{}">{}</a>', url, text)
+
+
+def wrapped(text: str | None) -> SafeString | str:
+    """Prose in a table's cell: may break, unlike the other cells."""
+    return format_html('<div class="rl-wrap">{}</div>', text) if text else NOTHING
 
 
 def stacked(parts: Iterable[Any]) -> SafeString:

@@ -86,7 +86,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
                     (
                         c.consumer,
                         place(c.position) if c.position >= 0 else cells.NOTHING,
-                        cells.moment(c.updated_at),
+                        cells.short_moment(c.updated_at),
                         cells.plain(c.required),
                     )
                     for c in consumers
@@ -98,7 +98,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
                 "Bands",
                 ("No.", "From (block / log)", "Below (block / log)", "State", "Since"),
                 [
-                    (cells.number(b.band_no), place(b.lo), place(b.hi), cells.badge(b.state), cells.moment(b.at))
+                    (cells.number(b.band_no), place(b.lo), place(b.hi), cells.badge(b.state), cells.short_moment(b.at))
                     for b in bands
                 ],
                 "No band exists yet.",
@@ -130,7 +130,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
                     cells.hex_code(e.tx_hash),
                     cells.hex_code(e.contract),
                     cells.hex_code(e.block_hash),
-                    cells.moment(e.recorded_at),
+                    cells.short_moment(e.recorded_at),
                 )
                 for e in rows
             ],
@@ -152,10 +152,10 @@ class SourceAdmin(ExtraPages, RecordAdmin):
                     d.consumer,
                     place(d.position),
                     d.error_class,
-                    d.error,
+                    cells.wrapped(d.error),
                     f"{d.attempts}×",
-                    cells.moment(d.first_at),
-                    cells.moment(d.resolved_at),
+                    cells.short_moment(d.first_at),
+                    cells.short_moment(d.resolved_at),
                 )
                 for d in rows
             ],

@@ -250,7 +250,7 @@ def workers(now: Overview) -> Section:
     beat = {row.resource: row for row in now.beats}
     rows = [
         (
-            row.resource,
+            cells.code(row.resource, 22),
             cells.toned(f"live {cells.duration(row.seconds_left)}", "good")
             if row.seconds_left > 0
             else cells.toned("expired", "muted"),

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.contrib import admin
+from django.http import HttpRequest
 from django_q.models import Failure, OrmQ, Schedule, Success
 
+from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
+from requests_app.admin.page import Facts, Section
 
 for model in (Failure, OrmQ, Schedule, Success):
     if admin.site.is_registered(model):
         admin.site.unregister(model)
+
+
+def task_sections(obj: Any) -> Sequence[Section]:
+    """A finished shift: when, where, how it ended. Its arguments are pickled and stay so."""
+    facts = [
+        ("Name", obj.name),
+        ("Function", cells.code(obj.func, 60)),
+        ("Cluster", obj.cluster or cells.NOTHING),
+        ("Started", cells.moment(obj.started)),
+        ("Stopped", cells.moment(obj.stopped)),
+        ("Attempts", obj.attempt_count),
+        ("Ended well", cells.plain(obj.success)),
+        ("Result", cells.document(str(obj.result)) if obj.result is not None else cells.NOTHING),
+    ]
+    return [Facts("Shift", facts)]
 
 
 @admin.register(Schedule)
@@ -27,6 +48,14 @@ class QueuedTaskAdmin(RecordAdmin):
     list_display = ("id", "key", "lock")
     ordering = ("id",)
 
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """The place in the queue; the signed payload is not shown."""
+        return [Facts("Queued shift", [("Queue", obj.key), ("Claimable from", cells.moment(obj.lock))])]
+
+    def page_title(self, obj: Any) -> str:
+        """The row's number: q2's own text would unpack the payload."""
+        return f"Queued shift {obj.pk}"
+
 
 @admin.register(Failure)
 class FailureAdmin(RecordAdmin):
@@ -35,6 +64,10 @@ class FailureAdmin(RecordAdmin):
     list_display = ("name", "func", "started", "stopped", "attempt_count")
     ordering = ("-started",)
 
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """How it ended."""
+        return task_sections(obj)
+
 
 @admin.register(Success)
 class SuccessAdmin(RecordAdmin):
@@ -42,3 +75,7 @@ class SuccessAdmin(RecordAdmin):
 
     list_display = ("name", "func", "started", "stopped")
     ordering = ("-started",)
+
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """How it ended."""
+        return task_sections(obj)

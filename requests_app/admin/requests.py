@@ -12,6 +12,7 @@ from django.contrib.admin import SimpleListFilter
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html
 from unfold.decorators import display
 
 from requests_app.admin import cells
@@ -28,6 +29,7 @@ from requests_app.models import (
     UserDecryptShare,
 )
 from requests_app.models.requests import GatewayRequest
+from requests_app.states import ReqType
 
 
 class CreatedFilter(SimpleListFilter):
@@ -80,9 +82,9 @@ def matching(kind: int, term: str) -> Q | None:
 class RequestAdmin(RecordAdmin):
     """What the three kinds have in common."""
 
-    list_display = ("job", "state", "in_state", "transaction", "reference", "outcome", "created")
+    list_display: tuple[str, ...] = ("job", "state", "in_state", "transaction", "reference", "outcome", "created")
     list_display_links = ("job",)
-    list_filter = ("status", CreatedFilter)
+    list_filter: tuple[Any, ...] = ("status", CreatedFilter)
     search_fields = ("=ext_job_id",)
     search_help_text = "Job id, transaction hash, reference id or row number (exact)"
     ordering = ("-id",)
@@ -114,7 +116,7 @@ class RequestAdmin(RecordAdmin):
     @display(description="Job id", ordering="id")
     def job(self, obj: GatewayRequest) -> Any:
         """The job id, shortened; links to the page."""
-        return str(obj.ext_job_id)[:13] + "…"
+        return format_html('<span class="rl-time">{}…</span>', str(obj.ext_job_id)[:13])
 
     @display(description="Status")
     def state(self, obj: GatewayRequest) -> Any:
@@ -139,20 +141,25 @@ class RequestAdmin(RecordAdmin):
     @display(description="Reason")
     def outcome(self, obj: GatewayRequest) -> Any:
         """Why it failed."""
-        return obj.fail_label or cells.NOTHING
+        return cells.wrapped(obj.fail_label)
 
     @display(description="Created")
     def created(self, obj: GatewayRequest) -> Any:
         """When it was accepted."""
-        return cells.moment(obj.created_at)
+        return cells.short_moment(obj.created_at)
 
 
 @admin.register(UserDecryptRequest)
 class UserDecryptAdmin(RequestAdmin):
     """User decryptions."""
 
-    list_display = ("job", "state", "in_state", "req_type", "transaction", "reference", "outcome", "created")
+    list_display = ("job", "state", "in_state", "form", "transaction", "reference", "outcome", "created")
     list_filter = ("status", "req_type", CreatedFilter)
+
+    @display(description="Form")
+    def form(self, obj: UserDecryptRequest) -> Any:
+        """Direct, delegated or unified."""
+        return ReqType(obj.req_type).name.lower()
 
 
 @admin.register(PublicDecryptRequest)
@@ -212,7 +219,7 @@ class TransitionAdmin(RecordAdmin):
     @display(description="When")
     def when(self, obj: RequestTransition) -> Any:
         """When it happened."""
-        return cells.moment(obj.at)
+        return cells.short_moment(obj.at)
 
 
 @admin.register(UserDecryptShare)
@@ -260,4 +267,4 @@ class ShareAdmin(RecordAdmin):
     @display(description="Read")
     def read(self, obj: UserDecryptShare) -> Any:
         """When the listener stored it."""
-        return cells.moment(obj.created_at)
+        return cells.short_moment(obj.created_at)

@@ -101,7 +101,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
     @display(description="Opened")
     def opened(self, obj: ReviewCase) -> Any:
         """When it was opened."""
-        return cells.moment(obj.opened_at)
+        return cells.short_moment(obj.opened_at)
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """Why it stopped, the evidence, what was asked, what was signed, what happened."""

@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from unfold.decorators import display
 
 from requests_app.admin import cells
@@ -32,8 +33,8 @@ def slots_with_subjects(title: str, slots: Sequence[NonceSlot], note: str = "") 
                 slot.nonce,
                 cells.badge(slot.state),
                 cells.subject(slot.kind, slot.subject_id),
-                cells.moment(slot.opened_at),
-                cells.moment(slot.closed_at),
+                cells.short_moment(slot.opened_at),
+                cells.short_moment(slot.closed_at),
                 slot.opened_epoch,
                 cells.hex_code(slot.winner_hash),
             )
@@ -69,7 +70,7 @@ class SignerAdmin(ExtraPages, RecordAdmin):
     def account(self, obj: Signer) -> Any:
         """The address, shortened; links to the page."""
         text = str(obj)
-        return f"{text[:10]}…{text[-6:]}"
+        return format_html('<span class="rl-time">{}…{}</span>', text[:10], text[-6:])
 
     @display(description="Status")
     def state(self, obj: Signer) -> Any:
@@ -111,7 +112,7 @@ class SignerAdmin(ExtraPages, RecordAdmin):
             ("Fee allowance", cells.tokens(obj.fee_allowance)),
             ("Synced", cells.moment(obj.last_synced_at)),
         ]
-        found = NonceSlot.objects.filter(signer=obj, state__in=("signed", "live")).order_by("nonce")[:_PAGE]
+        found = NonceSlot.objects.filter(signer_id=obj.pk, state__in=("signed", "live")).order_by("nonce")[:_PAGE]
         return [Facts("Account", facts), slots_with_subjects("Open nonces", list(found), f"at most {_PAGE} are shown")]
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
@@ -139,12 +140,10 @@ class AttemptAdmin(RecordAdmin):
     list_display = (
         "number",
         "transaction",
-        "state",
-        "signer_id",
-        "nonce",
-        "seq",
+        "known",
+        "slot",
         "max_fee",
-        "send_count",
+        "sent",
         "block_number",
         "error_class",
         "prepared",
@@ -178,8 +177,18 @@ class AttemptAdmin(RecordAdmin):
         """Its hash."""
         return cells.hex_code(obj.tx_hash)
 
+    @display(description="Nonce / no.")
+    def slot(self, obj: TxAttempt) -> Any:
+        """Which nonce, and the how-manieth transaction at it."""
+        return format_html('<span class="rl-time">{} / {}</span>', obj.nonce, obj.seq)
+
+    @display(description="Sent")
+    def sent(self, obj: TxAttempt) -> Any:
+        """How often."""
+        return f"{obj.send_count}×"
+
     @display(description="State")
-    def state(self, obj: TxAttempt) -> Any:
+    def known(self, obj: TxAttempt) -> Any:
         """What is known of it."""
         return cells.badge(obj.state)
 
@@ -191,7 +200,7 @@ class AttemptAdmin(RecordAdmin):
     @display(description="Signed")
     def prepared(self, obj: TxAttempt) -> Any:
         """When it was signed and stored."""
-        return cells.moment(obj.prepared_at)
+        return cells.short_moment(obj.prepared_at)
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """The attempt, and whose nonce it used."""

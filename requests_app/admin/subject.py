@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.utils.text import capfirst
+
 from requests_app.admin import cells
 from requests_app.admin.explain import STATUS_MEANING, step
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.models import (
+    Account,
     EnvelopeMeta,
     GatewayRef,
     InputProofRequest,
@@ -19,6 +22,7 @@ from requests_app.models import (
     RequestPayload,
     RequestTransition,
     ReviewCase,
+    Signer,
     TxAttempt,
     UserDecryptRequest,
     UserDecryptShare,
@@ -60,7 +64,7 @@ def standing(row: GatewayRequest) -> list[tuple[str, Any]]:
     """The row's own facts."""
     rows: list[tuple[str, Any]] = [
         ("Status", cells.badge(row.status)),
-        ("Meaning", STATUS_MEANING[Status(row.status)]),
+        ("Meaning", capfirst(STATUS_MEANING[Status(row.status)])),
         ("In this state for", cells.age(row.state_entered_at)),
         ("Deadline", cells.moment(row.deadline_at)),
         ("Job id", cells.code(str(row.ext_job_id), 34)),
@@ -81,8 +85,9 @@ def standing(row: GatewayRequest) -> list[tuple[str, Any]]:
 
 def clients(row: GatewayRequest) -> Any:
     """Who asked; clients with the same content share one row."""
-    views = RequestClient.objects.filter(kind=row.kind, request_id=row.pk).select_related("client")[:20]
-    lines = [f"{view.client.name}{' (withdrawn)' if view.canceled_at else ''}" for view in views]
+    views = RequestClient.objects.filter(kind=row.kind, request_id=row.pk)[:20]
+    names = Account.objects.in_bulk([view.client_id for view in views])
+    lines = [f"{names[view.client_id].name}{' (withdrawn)' if view.canceled_at else ''}" for view in views]
     return cells.stacked(lines) if lines else cells.NOTHING
 
 
@@ -153,7 +158,7 @@ def shares(row: UserDecryptRequest) -> Section:
                 f"{len(bytes(share.share)):,} bytes",
                 cells.hex_code(share.kms_signature),
                 cells.hex_code(share.tx_hash),
-                cells.moment(share.created_at),
+                cells.short_moment(share.created_at),
             )
             for share in found
         ],
@@ -165,9 +170,7 @@ def shares(row: UserDecryptRequest) -> Section:
 
 def sending(row: GatewayRequest) -> list[Section]:
     """Nonces that the request held and every transaction that was signed for it."""
-    slots = list(
-        NonceSlot.objects.filter(kind=row.kind, subject_id=row.pk).select_related("signer").order_by("opened_at")[:20]
-    )
+    slots = list(NonceSlot.objects.filter(kind=row.kind, subject_id=row.pk).order_by("opened_at")[:20])
     if not slots:
         return [Table("Sending", (), [], "No nonce was taken: nothing was ever signed for this request.")]
     attempts = [
@@ -180,16 +183,17 @@ def sending(row: GatewayRequest) -> list[Section]:
 
 def slot_table(slots: Sequence[NonceSlot]) -> Table:
     """Nonce slots, oldest first."""
+    signers = Signer.objects.in_bulk({slot.signer_id for slot in slots})
     return Table(
         "Nonce slots",
         ("Signer", "Nonce", "State", "Opened", "Closed", "Epoch", "Winner"),
         [
             (
-                cells.code(str(slot.signer)),
+                cells.code(str(signers[slot.signer_id])),
                 slot.nonce,
                 cells.badge(slot.state),
-                cells.moment(slot.opened_at),
-                cells.moment(slot.closed_at),
+                cells.short_moment(slot.opened_at),
+                cells.short_moment(slot.closed_at),
                 slot.opened_epoch,
                 cells.hex_code(slot.winner_hash),
             )
@@ -203,29 +207,15 @@ def attempt_table(attempts: Sequence[TxAttempt]) -> Table:
     """Signed transactions, in the order they were signed."""
     return Table(
         "Attempts",
-        (
-            "Nonce / no.",
-            "State",
-            "Transaction",
-            "Max fee",
-            "Tip",
-            "Gas",
-            "Sent",
-            "Last sent",
-            "Block",
-            "Receipt",
-            "Last error",
-        ),
+        ("Nonce / no.", "State", "Transaction", "Fee cap, tip", "Gas", "Sent", "Block", "Receipt", "Last error"),
         [
             (
                 f"{attempt.nonce} / {attempt.seq}",
                 cells.badge(attempt.state),
                 cells.hex_code(attempt.tx_hash),
-                cells.gwei(attempt.max_fee_per_gas),
-                cells.gwei(attempt.max_priority_fee),
+                cells.stacked((cells.gwei(attempt.max_fee_per_gas), cells.gwei(attempt.max_priority_fee))),
                 cells.number(attempt.gas_limit),
-                f"{attempt.send_count}×",
-                cells.moment(attempt.last_sent_at),
+                cells.stacked((f"{attempt.send_count}×", cells.short_moment(attempt.last_sent_at))),
                 cells.number(attempt.block_number),
                 {None: cells.NOTHING, 1: "success", 0: "reverted"}.get(attempt.receipt_status, cells.NOTHING),
                 cells.stacked(text for text in (attempt.error_class, attempt.error_text) if text) or cells.NOTHING,
@@ -233,7 +223,7 @@ def attempt_table(attempts: Sequence[TxAttempt]) -> Table:
             for attempt in attempts
         ],
         "Nothing was signed.",
-        frozenset({0, 3, 4, 5, 6, 8}),
+        frozenset({3, 4, 6}),
     )
 
 
@@ -247,12 +237,12 @@ def timeline(row: GatewayRequest) -> Section:
         before = entry.at
         rows.append(
             (
-                cells.moment(entry.at),
+                cells.short_moment(entry.at),
                 took,
                 cells.badge(entry.to_status),
-                step(entry.verb),
+                cells.wrapped(step(entry.verb)),
                 entry.actor,
-                entry.reason or cells.NOTHING,
+                cells.wrapped(entry.reason),
                 cells.hex_code(entry.tx_hash),
                 cells.number(entry.epoch),
             )
@@ -274,7 +264,7 @@ def events(row: GatewayRequest) -> Section:
             event.kind,
             cells.hex_code(event.tx_hash),
             cells.hex_code(event.contract),
-            cells.moment(event.recorded_at),
+            cells.short_moment(event.recorded_at),
         )
         for event in found
     ]

@@ -114,4 +114,4 @@ class CommandAdmin(RecordAdmin):
     @display(description="Asked")
     def asked(self, obj: Command) -> Any:
         """When it was written."""
-        return cells.moment(obj.created_at)
+        return cells.short_moment(obj.created_at)
