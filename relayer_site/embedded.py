@@ -121,6 +121,21 @@ class EmbeddedPostgres:
         except (OSError, ValueError, psutil.NoSuchProcess):
             return None
 
+    def release(self, timeout: float = 10.0) -> None:
+        """Stop using the server. When nobody else uses it, wait until the guard has stopped it."""
+        with _guarded:
+            known = _handles.pop(self.var, None)
+            if known is None:
+                return
+            os.close(known[0])
+            probe = os.open(self.var / "pg.users", os.O_RDWR | os.O_CREAT, 0o600)
+            deadline = time.monotonic() + timeout
+            try:
+                while self.postmaster() is not None and time.monotonic() < deadline and not _has_users(probe):
+                    time.sleep(0.02)
+            finally:
+                os.close(probe)
+
     def stop(self) -> None:
         """Stop the server now, whoever uses it (fast shutdown: sessions are ended, the data are flushed)."""
         server = self._package()
@@ -216,6 +231,18 @@ class EmbeddedPostgres:
             guard.stdout.readline()
         # The guard outlives this process on purpose; nobody waits for it.
         guard.returncode = 0
+
+
+def _has_users(probe: int) -> bool:
+    """Whether any process holds `pg.users` shared; the guard's exclusive lock does not count."""
+    for kind, found in ((fcntl.LOCK_EX, False), (fcntl.LOCK_SH, True)):
+        try:
+            fcntl.flock(probe, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        fcntl.flock(probe, fcntl.LOCK_UN)
+        return found
+    return False
 
 
 def _run(server: Any, program: str, *arguments: str) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from relayer_site import env
+from relayer_site.console import UNFOLD  # noqa: F401 - a setting
 from relayer_site.embedded import EmbeddedPostgres
 from relayer_site.logging import logging_config
 
@@ -255,6 +255,3 @@ LOGGING = logging_config(
     env.text("LOG_LEVEL", "INFO"),
     secrets=[SECRET_KEY, *GATEWAY_SIGNER_KEYS],
 )
-
-if find_spec("relayer_site.console"):
-    from relayer_site.console import UNFOLD  # noqa: F401

@@ -9,4 +9,9 @@ os.environ.setdefault("RELAYER_ROLE", "web")
 
 from django.core.wsgi import get_wsgi_application
 
+from workers import lifeline
+
+if os.environ.get("RELAYER_TIED"):
+    lifeline.die_with_parent()
+
 application = get_wsgi_application()

@@ -14,6 +14,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def get_connection_params(self) -> dict[str, Any]:
         """Connection parameters for psycopg. The server runs when this returns."""
-        embedded.EmbeddedPostgres(env.VAR).ensure()
+        self.ensure_server()
         parameters: dict[str, Any] = super().get_connection_params()
         return parameters
+
+    def ensure_server(self) -> None:
+        """Have the server running, and in use by this process until it ends. Raises RuntimeError when it does not start."""
+        embedded.EmbeddedPostgres(env.VAR).ensure()
+
+    def release_server(self) -> None:
+        """Stop using the server; wait for its end when this process was the last to use it."""
+        embedded.EmbeddedPostgres(env.VAR).release()

@@ -1,0 +1,142 @@
+"""Everything on one machine with one command: `manage.py relayer_up`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from time import monotonic
+from types import FrameType
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from workers.supervise import StackError, Supervisor, kept_port, programs
+
+
+class Command(BaseCommand):
+    """Prepares database and devnet, runs every process under a supervisor until Ctrl-C, SIGTERM, or the end of the demo."""
+
+    help = "Prepare and run the whole relayer on this machine: database, devnet, web, workers, listener."
+    requires_system_checks: ClassVar[list[str]] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Whether to run the demo against the stack, and to stop after it."""
+        parser.add_argument("--demo", action="store_true", help="submit the demo's requests once the API answers")
+        parser.add_argument("--once", action="store_true", help="stop after that and exit with the demo's status")
+        parser.add_argument("--serving-seconds", type=float, default=90.0, help="give up when the API does not answer")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run the stack; the exit status is that of the demo."""
+        self._stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._request_stop)
+        var = Path(settings.RELAYER_VAR)
+        var.mkdir(parents=True, exist_ok=True)
+        with self._alone(var):
+            try:
+                status = self._run(var, options)
+            except StackError as error:
+                raise CommandError(str(error)) from error
+            finally:
+                self._leave_database()
+        if status:
+            sys.exit(status)
+
+    def _run(self, var: Path, options: dict[str, Any]) -> int:
+        began = monotonic()
+        devnet = not os.environ.get("GATEWAY_RPC_URLS")
+        port = kept_port(var / "api-port", os.environ.get("API_PORT", ""))
+        os.environ["API_PORT"] = str(port)
+        if devnet:
+            self.stdout.write("Preparing the devnet ...")
+            call_command("relayer_devnet", "prepare", stdout=StringIO())
+        embedded = hasattr(connection, "ensure_server")
+        root = Path(settings.BASE_DIR)
+        supervisor = Supervisor(var, root, programs(root, embedded=embedded, devnet=devnet, api_port=port))
+        supervisor.start()
+        try:
+            self._migrate()
+            if devnet:
+                self.stdout.write("Deploying the contracts ...")
+                call_command("relayer_devnet", "deploy", stdout=StringIO())
+            supervisor.start_rest()
+            supervisor.wait_serving(port, options["serving_seconds"])
+            self.stdout.write(f"Serving on http://127.0.0.1:{port} after {monotonic() - began:.1f} s")
+            return self._serve(supervisor, port, devnet, options)
+        finally:
+            supervisor.stop()
+            self.stdout.write("Stopped.")
+
+    def _serve(self, supervisor: Supervisor, port: int, devnet: bool, options: dict[str, Any]) -> int:
+        url = f"http://127.0.0.1:{port}"
+        access = self._seed() if devnet else {}
+        status = self._demo(supervisor, url, access["api_key"]) if devnet and options["demo"] else 0
+        if options["once"] or self._stop.is_set():
+            return status
+        self.stdout.write(f"API            {url}/v2/   documentation {url}/docs   metrics {url}/metrics")
+        self.stdout.write(f"Admin          {url}/admin/")
+        if access:
+            self.stdout.write(f"Admin login    {access['admin_user']} / {access['admin_password']}")
+            self.stdout.write(f"API key        {access['api_key']}   (header x-api-key)")
+        self.stdout.write("Press Ctrl-C to stop.")
+        while not self._stop.wait(0.5):
+            self._check(supervisor)
+        return status
+
+    def _seed(self) -> dict[str, str]:
+        answer = StringIO()
+        call_command("relayer_seed_demo", json=True, stdout=answer)
+        connection.close()
+        access: dict[str, str] = json.loads(answer.getvalue())
+        return access
+
+    def _demo(self, supervisor: Supervisor, url: str, api_key: str) -> int:
+        manage = str(Path(settings.BASE_DIR) / "manage.py")
+        with subprocess.Popen([sys.executable, manage, "relayer_demo", "--url", url, "--api-key", api_key]) as demo:
+            while demo.poll() is None and not self._stop.wait(0.1):
+                self._check(supervisor)
+            if demo.poll() is None:
+                demo.terminate()
+        return demo.returncode
+
+    def _check(self, supervisor: Supervisor) -> None:
+        if supervisor.ended():
+            raise StackError("the supervisor has ended; its children have ended with it")
+
+    def _migrate(self) -> None:
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            self.stdout.write("Migrating the database ...")
+            call_command("migrate", interactive=False, verbosity=0)
+        connection.close()
+
+    def _leave_database(self) -> None:
+        connection.close()
+        release = getattr(connection, "release_server", None)
+        if release is not None:
+            release()
+
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
+        self._stop.set()
+
+    @contextmanager
+    def _alone(self, var: Path) -> Iterator[None]:
+        with (var / "up.lock").open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CommandError(f"another relayer_up runs with {var}; set RELAYER_VAR for a second one") from None
+            yield
