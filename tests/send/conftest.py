@@ -61,9 +61,7 @@ def start(node: Node, transactional_db: None) -> Iterator[Callable[..., Context]
         instance = f"process-{next(numbers)}"
         context = Context(connect("worker"), instance, LeaseKeeper(instance, 10), open_clients(config()))
         # The host chain has its own id; the stub answers with the gateway's.
-        context.clients.hosts.update(
-            {chain_id: _unchecked(host) for chain_id, host in context.clients.hosts.items()}
-        )
+        context.clients.hosts.update({chain_id: _unchecked(host) for chain_id, host in context.clients.hosts.items()})
         started.append(context)
         return context
 

@@ -5,6 +5,7 @@ It knows nonces, a pool, blocks that the test mines, and receipts. It checks sig
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -108,19 +109,19 @@ class Node:
         with self.lock:
             self.counts[sender] = self.counts.get(sender, 0) + times
 
-    def eth_chainId(self) -> str:  # noqa: N802
+    def eth_chainId(self) -> str:
         return hex(CHAIN_ID)
 
-    def eth_blockNumber(self) -> str:  # noqa: N802
+    def eth_blockNumber(self) -> str:
         return hex(self.block)
 
-    def eth_getBalance(self, address: str, tag: str) -> str:  # noqa: N802
+    def eth_getBalance(self, address: str, tag: str) -> str:
         return hex(self.balance)
 
-    def eth_feeHistory(self, *params: Any) -> dict[str, Any]:  # noqa: N802
+    def eth_feeHistory(self, *params: Any) -> dict[str, Any]:
         return {"baseFeePerGas": ["0x3b9aca00"] * 11, "reward": [["0x3b9aca00"]] * 10}
 
-    def eth_getTransactionCount(self, address: str, tag: str) -> str:  # noqa: N802
+    def eth_getTransactionCount(self, address: str, tag: str) -> str:
         sender = bytes.fromhex(address[2:])
         count = (self.finalized_counts if tag == "finalized" else self.counts).get(sender, 0)
         if tag == "pending":
@@ -129,7 +130,7 @@ class Node:
                 count += 1
         return hex(count)
 
-    def eth_estimateGas(self, call: dict[str, Any]) -> str:  # noqa: N802
+    def eth_estimateGas(self, call: dict[str, Any]) -> str:
         return hex(self.on_estimate(call) if self.on_estimate else 100_000)
 
     def eth_call(self, call: dict[str, Any], tag: str) -> str:
@@ -137,12 +138,12 @@ class Node:
             raise Fault("execution reverted", 3, "0x")
         return self.on_call(call, tag)
 
-    def eth_getBlockByNumber(self, tag: str, full: bool) -> dict[str, str] | None:  # noqa: N802
+    def eth_getBlockByNumber(self, tag: str, full: bool) -> dict[str, str] | None:
         number = self.finalized if tag == "finalized" else self.block if tag == "latest" else int(tag, 16)
         block_hash = "0x" + number.to_bytes(32, "big").hex()
         return {"number": hex(number), "hash": block_hash, "parentHash": block_hash, "timestamp": "0x1"}
 
-    def eth_sendRawTransaction(self, raw: str) -> str:  # noqa: N802
+    def eth_sendRawTransaction(self, raw: str) -> str:
         tx = parse(bytes.fromhex(raw[2:]))
         self.raws.append(tx.raw)
         if self.on_send:
@@ -158,7 +159,7 @@ class Node:
             self.after_send(tx)
         return "0x" + tx.hash.hex()
 
-    def eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:  # noqa: N802
+    def eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:
         tx = self.known.get(bytes.fromhex(tx_hash[2:]))
         if tx is None or tx.block is None:
             return None
@@ -178,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     node: Node
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         try:
             calls = document if isinstance(document, list) else [document]
@@ -206,16 +207,13 @@ class _Handler(BaseHTTPRequestHandler):
             return {"jsonrpc": "2.0", "id": call["id"], "error": fault.body}
 
     def handle(self) -> None:
-        try:
+        # The client hung up, or we closed the connection on purpose.
+        with contextlib.suppress(OSError, ValueError):
             super().handle()
-        except (OSError, ValueError):
-            pass  # the client hung up, or we closed the connection on purpose
 
     def finish(self) -> None:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             super().finish()
-        except (OSError, ValueError):
-            pass
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""

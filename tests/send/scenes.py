@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from requests_app.states import Kind, Status
 from requests_app.store import signing
@@ -122,3 +123,17 @@ def expire_leases(conn: psycopg.Connection[Any]) -> None:
 def receipts(deliveries: list[Any]) -> list[Receipt]:
     """The receipts of deliveries."""
     return [delivery.receipt for delivery in deliveries]
+
+
+def change(conn: psycopg.Connection[Any], subject: Subject, assignments: str) -> None:
+    """Write to a request's row behind the product's back."""
+    statement = SQL("UPDATE {table} SET {what} WHERE id = %s").format(
+        table=Identifier(subject.kind.table),
+        what=SQL(assignments),  # type: ignore[arg-type]
+    )
+    conn.execute(statement, (subject.id,))
+
+
+def fail(conn: psycopg.Connection[Any], subject: Subject) -> None:
+    """As if the client had canceled it."""
+    change(conn, subject, "status = 'failure', completed_at = clock_timestamp()")

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from requests_app import sql
+from requests_app.errors import StaleEpoch
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
 from requests_app.states import Kind, Status, Verb
@@ -17,10 +19,30 @@ from requests_app.store.queue import READY, SEND
 from requests_app.store.session import connect
 from requests_app.transitions import sending
 from tests.core.rows import insert_account, read_request
-from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, wanted
+from tests.send.scenes import (
+    PRICE,
+    add_request,
+    add_signer,
+    change,
+    expire_leases,
+    fail,
+    fake_sign,
+    hold,
+    leased,
+    wanted,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RESOURCE = "signer:654321:0xaa"
+FILL = SQL(
+    "INSERT INTO {table} (ext_job_id, int_job_id, status, completed_at{column}) SELECT gen_random_uuid(), "
+    "sha256(n::text::bytea), 'completed', now(){value} FROM generate_series(1, 20000) n"
+)
+FILLERS = {
+    Kind.USER_DECRYPT: (", req_type", ", 'user_decrypt'"),
+    Kind.PUBLIC_DECRYPT: ("", ""),
+    Kind.INPUT_PROOF: (", int_request_id", ", gen_random_uuid()"),
+}
 
 
 @pytest.fixture
@@ -71,10 +93,7 @@ def test_rows_canceled_between_lease_and_claim_leave_no_hole(conn, fence, signer
     subjects = mixed(conn, 10)
     batch = wanted(leased(conn, SEND))
     for subject in (subjects[0], subjects[4], subjects[9]):
-        conn.execute(
-            f"UPDATE {subject.kind.table} SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s",
-            (subject.id,),
-        )
+        fail(conn, subject)
     prepared = sending.prepare_send(conn, fence, signer.id, batch, PRICE, fake_sign)
     assert [item.nonce for item in prepared] == list(range(7, 14))
     assert [item.held.subject for item in prepared] == [s for n, s in enumerate(subjects) if n not in (0, 4, 9)]
@@ -115,7 +134,7 @@ def test_a_failing_signature_rolls_everything_back(conn, fence, signer):
 def test_a_row_with_a_slot_that_is_not_dead_never_gets_another(conn, fence, signer):
     (subject,) = mixed(conn, 1)
     sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
-    conn.execute(f"UPDATE {subject.kind.table} SET status = 'processing'")
+    change(conn, subject, "status = 'processing'")
     expire_leases(conn)
     (delivery,) = leased(conn, SEND)
     assert delivery.has_slot
@@ -211,7 +230,7 @@ def test_refuse_never_ends_a_row_that_has_signed_bytes(conn, fence, signer):
     (subject,) = mixed(conn, 1)
     (delivery,) = leased(conn, SEND)
     sending.prepare_send(conn, fence, signer.id, wanted([delivery]), PRICE, fake_sign)
-    conn.execute(f"UPDATE {subject.kind.table} SET status = 'processing'")
+    change(conn, subject, "status = 'processing'")
     refusal = sending.Refusal(sending.Held(delivery.subject, delivery.receipt), "internal_server_error", "no")
     assert sending.end_unsent(conn, Verb.REFUSE, [refusal], fence) == []
     assert statuses(conn, [subject]) == ["processing"]
@@ -223,10 +242,7 @@ def test_admit_moves_rows_and_jobs_together_and_only_with_a_current_receipt(conn
     expire_leases(conn)
     new = leased(conn, READY)
     held = [sending.Held(d.subject, d.receipt) for d in [old[0], *new[1:]]]
-    conn.execute(
-        "UPDATE user_decrypt_req SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s",
-        (subjects[2].id,),
-    )
+    fail(conn, subjects[2])
     assert sorted(sending.admit(conn, held)) == sorted([subjects[1], subjects[3]])
     assert statuses(conn, subjects) == ["queued", "processing", "failure", "processing"]
     jobs = conn.execute("SELECT queue, count(*), max(attempt) FROM queue_job GROUP BY 1 ORDER BY 1").fetchall()
@@ -335,8 +351,6 @@ def test_park_opens_a_case_under_the_lease_only(conn, fence, signer):
     subjects = mixed(conn, 3)
     sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
     evidence = {subject: {"nonce": n} for n, subject in enumerate(subjects)}
-    from requests_app.errors import StaleEpoch
-
     with pytest.raises(StaleEpoch):
         sending.park(conn, fence._replace(epoch=9), ReasonCode.FOREIGN_NONCE, evidence, "x")
     assert statuses(conn, subjects) == ["tx_in_flight"] * 3
@@ -391,14 +405,10 @@ def test_receipts_settle_slots_and_vanish_again_with_their_block(conn, fence, si
 @pytest.mark.parametrize("name", ["claim_sends", "store_sends", "admit_requests", "end_unsent"])
 def test_transient_guards_do_not_turn_the_plan_quadratic(conn, fence, signer, name):
     """T4: with fresh statistics and no row in the transient state, the rows must still be found by key."""
-    for kind in Kind:
-        extra = {1: ", req_type", 3: ", int_request_id"}.get(kind.value, "")
-        value = {1: ", 'user_decrypt'", 3: ", gen_random_uuid()"}.get(kind.value, "")
-        conn.execute(
-            f"INSERT INTO {kind.table} (ext_job_id, int_job_id, status, completed_at{extra}) "
-            f"SELECT gen_random_uuid(), sha256(n::text::bytea), 'completed', now(){value} FROM generate_series(1, 20000) n"
-        )
-        conn.execute(f"ANALYZE {kind.table}")
+    for kind, (column, value) in FILLERS.items():
+        table = Identifier(kind.table)
+        conn.execute(FILL.format(table=table, column=SQL(column), value=SQL(value)))
+        conn.execute(SQL("ANALYZE {}").format(table))
     ids = list(range(1, 501))
     plan = _explain(conn, name, {
         **fence._asdict(), "signer": signer.id, "sources": ["queued"], "kind": [1 + n % 3 for n in ids], "subject": ids,

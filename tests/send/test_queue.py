@@ -23,7 +23,7 @@ from requests_app.store.queue import (
 )
 from requests_app.store.session import connect
 from tests.core.rows import insert_account
-from tests.send.scenes import add_request, expire_leases, leased, receipts
+from tests.send.scenes import add_request, change, expire_leases, fail, leased, receipts
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OK, STALE, NOT_FOUND = Verdict.OK, Verdict.STALE, Verdict.NOT_FOUND
@@ -161,13 +161,8 @@ def test_a_lease_shows_the_row_as_it_is_now(conn):
     canceled = add_request(conn, Kind.PUBLIC_DECRYPT, Status.QUEUED)
     proof = add_request(conn, Kind.INPUT_PROOF, Status.PROCESSING, queue=READY)
     enqueue_jobs(conn, READY, [(Subject(Kind.PUBLIC_DECRYPT, 10**6), 1)])
-    conn.execute(
-        "UPDATE public_decrypt_req SET status = 'failure', completed_at = clock_timestamp() WHERE id = %s",
-        (canceled.id,),
-    )
-    conn.execute(
-        "UPDATE user_decrypt_req SET deadline_at = clock_timestamp() - interval '1 second' WHERE id = %s", (queued.id,)
-    )
+    fail(conn, canceled)
+    change(conn, queued, "deadline_at = clock_timestamp() - interval '1 second'")
     found = {d.subject: d for d in leased(conn, READY)}
     assert [found[s].status for s in (queued, canceled, proof)] == ["queued", "failure", "processing"]
     assert found[queued].req_type == "user_decrypt"

@@ -8,7 +8,7 @@ from eth_abi.abi import decode, encode
 from requests_app.states import Kind, Status
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault
-from tests.send.scenes import HOST, add_request, body, handle
+from tests.send.scenes import HOST, add_request, body, change, handle
 from workers.chain.acl import MULTICALL
 from workers.readiness import ReadinessTurn
 
@@ -65,10 +65,7 @@ def queued(conn, kind=Kind.PUBLIC_DECRYPT, *, chain=HOST, **options):
 
 
 def overdue(conn, subject):
-    conn.execute(
-        f"UPDATE {subject.kind.table} SET deadline_at = clock_timestamp() - interval '1 second' WHERE id = %s",  # noqa: S608
-        (subject.id,),
-    )
+    change(conn, subject, "deadline_at = clock_timestamp() - interval '1 second'")
 
 
 def status(conn, subject):

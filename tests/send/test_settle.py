@@ -240,7 +240,11 @@ def test_a_key_used_elsewhere_blocks_the_signer_and_its_open_rows_go_to_review(c
     later = requests(conn, 1)
     again(turn)
     turn.run(context)
-    assert conn.execute("SELECT status, status_reason, next_nonce FROM signer").fetchone() == ("blocked", "foreign_nonce", 5)
+    assert conn.execute("SELECT status, status_reason, next_nonce FROM signer").fetchone() == (
+        "blocked",
+        "foreign_nonce",
+        5,
+    )
     assert statuses(conn, subjects + later) == ["needs_review"] * 3 + ["processing"]
     cases = conn.execute("SELECT reason_code, evidence ->> 'nonce' FROM review_case ORDER BY 2").fetchall()
     assert cases == [("foreign_nonce", str(n)) for n in range(3)]
@@ -459,7 +463,11 @@ def test_a_consumed_nonce_without_our_hash_waits_a_minute_and_for_finality(conn,
     turn.run(context)
     node.known.clear()
     node.use_elsewhere(parse(node.raws[0]).sender, 1)
-    for finalized, seconds, status in ((False, 0.0, "tx_in_flight"), (True, 60.0, "tx_in_flight"), (True, 0.0, "needs_review")):
+    for finalized, seconds, status in (
+        (False, 0.0, "tx_in_flight"),
+        (True, 60.0, "tx_in_flight"),
+        (True, 0.0, "needs_review"),
+    ):
         monkeypatch.setattr(receipts, "MISSING_SECONDS", seconds)
         if finalized:
             node.finalize()
