@@ -186,4 +186,7 @@ def test_key_material_threshold_and_wallets(chains: Chains) -> None:
     assert revert is not None
     assert revert.name == "InvalidKmsContext"
     assert host.wallet_accepts(raw(chains.deployment.users[0].address), b"\x01" * 32, b"\x02" * 65) is False
-    assert host.wallet_accepts(raw(chains.deployment.host["contract_wallet"]), b"\x01" * 32, b"\x02" * 65) is False
+    contract, digest = raw(chains.deployment.host["contract_wallet"]), b"\x01" * 32
+    owner, stranger = (LocalSigner(user.key, 8009).sign_digest(digest) for user in chains.deployment.users[:2])
+    verdicts = [host.wallet_accepts(contract, digest, one[:64] + bytes([27 + one[64]])) for one in (owner, stranger)]
+    assert verdicts == [True, False]

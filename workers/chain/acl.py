@@ -26,11 +26,20 @@ FAILURE_PREFIX: Final = "Host ACL check failed:"
 
 @dataclass(frozen=True, slots=True)
 class AclCheck:
-    """One yes/no question to an ACL: the 32-byte handle it is about, its name in texts, its calldata."""
+    """One yes/no question to an ACL: the 32-byte handle it is about, its calldata, and who is named in texts about it."""
 
     handle: bytes
-    name: str
     calldata: bytes
+    function: str
+    accounts: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The check as texts name it, for example `isAllowed(user 0x…)` with a checksummed address."""
+        if not self.accounts:
+            return self.function
+        named = ", ".join(f"{role} {to_checksum_address(account)}" for role, account in self.accounts)
+        return f"{self.function}({named})"
 
 
 def handle_chain_id(handle: bytes) -> int:
@@ -90,7 +99,7 @@ def unbound_text(chain_id: int) -> str:
 
 def _public(body: Body) -> list[AclCheck]:
     handles = [data(handle, 32) for handle in body["handles"]]
-    return [AclCheck(handle, "isAllowedForDecryption", IS_ALLOWED_FOR_DECRYPTION.encode(handle)) for handle in handles]
+    return [AclCheck(item, IS_ALLOWED_FOR_DECRYPTION.encode(item), IS_ALLOWED_FOR_DECRYPTION.name) for item in handles]
 
 
 def _user(form: ReqType, body: Body) -> list[AclCheck]:
@@ -101,21 +110,19 @@ def _user(form: ReqType, body: Body) -> list[AclCheck]:
             user = data(body["user"], 20)
             checks += [_allowed(handle, "user", user), _allowed(handle, "contract", contract)]
         elif form is ReqType.DELEGATED:
-            accounts = (data(body["delegator"], 20), data(body["delegate"], 20))
-            name = "isHandleDelegatedForUserDecryption"
-            checks.append(AclCheck(handle, name, IS_DELEGATED.encode(*accounts, contract, handle)))
+            calldata = IS_DELEGATED.encode(data(body["delegator"], 20), data(body["delegate"], 20), contract, handle)
+            checks.append(AclCheck(handle, calldata, IS_DELEGATED.name))
         else:
             checks.append(_unified(handle, contract, data(item["owner"], 20), data(body["user"], 20)))
     return checks
 
 
 def _allowed(handle: bytes, role: str, account: bytes) -> AclCheck:
-    return AclCheck(handle, f"isAllowed({role} {to_checksum_address(account)})", IS_ALLOWED.encode(handle, account))
+    return AclCheck(handle, IS_ALLOWED.encode(handle, account), IS_ALLOWED.name, ((role, account),))
 
 
 def _unified(handle: bytes, contract: bytes, owner: bytes, user: bytes) -> AclCheck:
     if owner == user:
         return _allowed(handle, "user", user)
-    who = f"owner {to_checksum_address(owner)}, user {to_checksum_address(user)}"
-    name = f"isHandleDelegatedForUserDecryption({who})"
-    return AclCheck(handle, name, IS_DELEGATED.encode(owner, user, contract, handle))
+    calldata = IS_DELEGATED.encode(owner, user, contract, handle)
+    return AclCheck(handle, calldata, IS_DELEGATED.name, (("owner", owner), ("user", user)))

@@ -31,6 +31,7 @@ class Function:
     """A contract function: canonical name and argument types, selector, encoder."""
 
     def __init__(self, name: str, *types: str) -> None:
+        self.name = name
         self.signature = f"{name}({','.join(types)})"
         self.selector = selector(self.signature)
         self._encode: Callable[[Sequence[object]], bytes] = registry.get_tuple_encoder(*types)
