@@ -7,8 +7,8 @@ from typing import Final
 
 from requests_app.config import config
 from requests_app.crash_points import crash_point
+from requests_app.errors import RelayerError
 from requests_app.store.sweep import publish_key
-from workers.chain.key_material import KeyMaterialUnavailable
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -24,7 +24,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         return 0
     try:
         material = context.clients.protocol.key_material()
-    except KeyMaterialUnavailable as error:
+    except RelayerError as error:  # KeyMaterialUnavailable, WrongChain; named so, web3 is not imported at every start
         log.warning("key material not read: %s", error, extra={"action": "keys_unavailable"})
         return 0
     crash_point("before_publish_key_commit")
