@@ -402,26 +402,26 @@ def test_receipts_settle_slots_and_vanish_again_with_their_block(conn, fence, si
     assert set(bodies) == {p.held.subject for p in prepared}
 
 
-@pytest.mark.parametrize("name", ["claim_sends", "store_sends", "admit_requests", "end_unsent"])
-def test_transient_guards_do_not_turn_the_plan_quadratic(conn, fence, signer, name):
+def test_transient_guards_do_not_turn_the_plan_quadratic(conn, fence, signer):
     """T4: with fresh statistics and no row in the transient state, the rows must still be found by key."""
     for kind, (column, value) in FILLERS.items():
         table = Identifier(kind.table)
         conn.execute(FILL.format(table=table, column=SQL(column), value=SQL(value)))
         conn.execute(SQL("ANALYZE {}").format(table))
     ids = list(range(1, 501))
-    plan = _explain(conn, name, {
-        **fence._asdict(), "signer": signer.id, "sources": ["queued"], "kind": [1 + n % 3 for n in ids], "subject": ids,
-        "nonce": ids, "hash": [b"h"] * 500, "raw": [b"r"] * 500, "gas": ids, "target": "processing", "deadline": 5,
-        "verb": "v", "source": "s", "actor": "a", "max_fee": 1, "max_priority": 1, "job": ids, "attempt": ids,
-        "queue": "send", "label": ["l"] * 500, "detail": ["d"] * 500, "selector": [None] * 500,
-    })  # fmt: skip
-    scans = [node for node in _nodes(plan) if str(node.get("Relation Name", "")).endswith("_req")]
-    assert scans
-    for node in scans:
-        assert "_active" not in node.get("Index Name", ""), node
-        inner_scan = node["Node Type"] == "Seq Scan" and node.get("Parent Relationship") == "Inner"
-        assert not (inner_scan and node.get("Parent Node") == "Nested Loop"), node
+    for name in ("claim_sends", "store_sends", "admit_requests", "end_unsent"):
+        plan = _explain(conn, name, {
+            **fence._asdict(), "signer": signer.id, "sources": ["queued"], "kind": [1 + n % 3 for n in ids], "subject": ids,
+            "nonce": ids, "hash": [b"h"] * 500, "raw": [b"r"] * 500, "gas": ids, "target": "processing", "deadline": 5,
+            "verb": "v", "source": "s", "actor": "a", "max_fee": 1, "max_priority": 1, "job": ids, "attempt": ids,
+            "queue": "send", "label": ["l"] * 500, "detail": ["d"] * 500, "selector": [None] * 500,
+        })  # fmt: skip
+        scans = [node for node in _nodes(plan) if str(node.get("Relation Name", "")).endswith("_req")]
+        assert scans
+        for node in scans:
+            assert "_active" not in node.get("Index Name", ""), node
+            inner_scan = node["Node Type"] == "Seq Scan" and node.get("Parent Relationship") == "Inner"
+            assert not (inner_scan and node.get("Parent Node") == "Nested Loop"), node
 
 
 def _explain(conn, name, parameters):
