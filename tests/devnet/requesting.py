@@ -9,12 +9,8 @@ from workers.devnet.deployment import Deployment
 from workers.devnet.sending import Call
 from workers.devnet.traffic import Submission
 
-DIRECT = (
-    "userDecryptionRequest((bytes32,address)[],(uint256,uint256),(uint256,address[]),address,bytes,bytes,bytes)"
-)
-UNIFIED = (
-    "userDecryptionRequest((bytes32,address,address)[],address,bytes,address[],(uint256,uint256),bytes,bytes)"
-)
+DIRECT = "userDecryptionRequest((bytes32,address)[],(uint256,uint256),(uint256,address[]),address,bytes,bytes,bytes)"
+UNIFIED = "userDecryptionRequest((bytes32,address,address)[],address,bytes,address[],(uint256,uint256),bytes,bytes)"
 GAS = 5_000_000
 
 

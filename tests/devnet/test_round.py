@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.devnet.conftest import Devnet, request_id
+from tests.waiting import wait_until
 from workers.devnet import plan
 from workers.devnet.ciphertext import fhe_types
 from workers.devnet.contracts import contract
@@ -50,9 +51,7 @@ def test_every_form_is_answered_and_checks(devnet: Devnet) -> None:
     ids = [request_id(receipt) for receipt in receipts]
     assert [opened[:4] for opened in ids] == ["0x00", "0x01", "0x02", "0x02", "0x02"]
     verifier = Verifier(devnet.deployment)
-    counts = [
-        verifier.check(one, result(devnet, one, opened)) for one, opened in zip(submissions, ids, strict=True)
-    ]
+    counts = [verifier.check(one, result(devnet, one, opened)) for one, opened in zip(submissions, ids, strict=True)]
     assert counts == [3, 9, 13, 13, 13]
     opened = requests_for(devnet.deployment, devnet.rpc, submissions, first, devnet.rpc.head())
     expected = [[(one, receipt["transactionHash"])] for one, receipt in zip(ids, receipts, strict=True)]
@@ -108,9 +107,12 @@ def test_proven_handles_can_be_decrypted(devnet: Devnet) -> None:
     handles, _ = VERIFIED.decode(devnet.wait_logs(VERIFIED, opened, 1, "input_verification")[0])
     types = fhe_types(bytes.fromhex(submission.body["ciphertextWithInputVerification"]))
     assert [handle[30] for handle in handles] == types == [0, 4]
-    # The commit follows in the same block, right behind the answer.
     decryption = devnet.deployment.gateway["decryption"]
-    assert devnet.read("Decryption", decryption, "isPublicDecryptionReady", list(handles), b"\x00")
+    wait_until(
+        lambda: devnet.read("Decryption", decryption, "isPublicDecryptionReady", list(handles), b"\x00"),
+        10,
+        "the commit of the proven ciphertexts",
+    )
 
 
 @pytest.mark.parametrize("spoil", ["payload", "signature", "repeat", "few"])

@@ -120,8 +120,9 @@ class Bot(ABC):
 
     def turn(self) -> int:
         """Reads new blocks and answers what is due. Returns the number of requests answered or put back."""
-        self.control.refresh()
         self._read_blocks()
+        # After the blocks: whoever changes the behaviour and then makes a request is served by the new one.
+        self.control.refresh()
         self._settle_in_flight()
         now = time.monotonic()
         due = [task for task in self._pending.values() if self._is_due(task, now)]
