@@ -8,6 +8,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from requests_app.api import intake, rules
 from requests_app.api.refusals import Refused
@@ -378,3 +380,36 @@ def test_v1_recognises_the_form_by_its_keys() -> None:
     any_form: Form = (intake.any_user_decrypt, bodies.direct)
     assert details(any_form, b"{}", "missing_fields") == {("handleContractPairs", "Required but missing")}
     assert details(any_form, b"[]", "malformed_json") == set()
+
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=70)
+    | st.text("0123456789abcdefxX+_ ", max_size=70).map(lambda text: "0x" + text)
+    | st.sampled_from(["", "0x", bodies.H1, bodies.USER, "9" * 5000, "\x00", "٣٤", str(2**256)])
+)
+
+
+@pytest.mark.parametrize("form", [IP, PD, UD, DD, V3], ids=["IP", "PD", "UD", "DD", "V3"])
+@given(data=st.data())
+def test_i12_no_value_anywhere_is_a_500(form: Form, data: st.DataObject) -> None:
+    """A mutated body is taken whole, with a content hash, or refused with a label of its own fault."""
+    body: Any = form[1]()
+    for path in data.draw(st.lists(st.sampled_from(_keys(body)), min_size=1, max_size=3, unique=True)):
+        place = body
+        try:
+            for step in path[:-1]:
+                place = place[step]
+            place[path[-1]] = data.draw(scalars | st.lists(scalars, max_size=3))
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change has replaced this branch
+    try:
+        taken = read(form, body)
+    except Refused as refused:
+        long_handle = form is PD and refused.label == "internal_server_error"
+        assert long_handle or refused.label in ("malformed_json", "missing_fields", "validation_failed")
+    else:
+        assert len(content_hash(taken.kind, taken.req_type, taken.body)) == 32
+        assert all(0 <= chain_id < 2**64 for chain_id in taken.host_chains())
