@@ -64,11 +64,10 @@ def troubles(now: Overview) -> list[str]:
         found.append("No listener has started yet: nothing is read from any chain.")
     for signer in now.signers:
         found += signer_troubles(signer)
-    held = [row for row in now.leases if row.seconds_left > 0]
-    if not any(row.resource.startswith("shift:settle") for row in held):
-        found.append("No shift of the settle cluster is running: nothing is checked or sent.")
-    if not any(row.resource.startswith("shift:sweep") for row in held):
-        found.append("No shift of the sweep cluster is running: nothing times out or is cleaned up.")
+    if not cluster_works(now, "settle"):
+        found.append("Nobody works the settle cluster: nothing is checked or sent.")
+    if not cluster_works(now, "sweep"):
+        found.append("Nobody works the sweep cluster: nothing times out or is cleaned up.")
     overdue = sum(row.overdue for row in now.live if row.status != Status.NEEDS_REVIEW.value)
     if overdue:
         found.append(f"{overdue} requests are past the deadline of their state.")
@@ -76,6 +75,14 @@ def troubles(now: Overview) -> list[str]:
     if dead:
         found.append(f"{dead} chain events could not be applied (dead letters).")
     return found
+
+
+def cluster_works(now: Overview, cluster: str) -> bool:
+    """Whether a shift of the cluster holds its lease, or a plain worker of it shows a sign of life."""
+    shift = any(row.seconds_left > 0 and row.resource.startswith(f"shift:{cluster}") for row in now.leases)
+    return shift or any(
+        row.beat_age_seconds < SILENCE_SECONDS and row.resource.startswith(f"worker:{cluster}@") for row in now.beats
+    )
 
 
 def listener_troubles(row: Listener) -> list[str]:

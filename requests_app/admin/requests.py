@@ -153,11 +153,11 @@ class RequestAdmin(RecordAdmin):
 class UserDecryptAdmin(RequestAdmin):
     """User decryptions."""
 
-    list_display = ("job", "state", "in_state", "form", "transaction", "reference", "outcome", "created")
+    list_display = ("job", "state", "in_state", "asked_as", "transaction", "reference", "outcome", "created")
     list_filter = ("status", "req_type", CreatedFilter)
 
     @display(description="Form")
-    def form(self, obj: UserDecryptRequest) -> Any:
+    def asked_as(self, obj: UserDecryptRequest) -> Any:
         """Direct, delegated or unified."""
         return ReqType(obj.req_type).name.lower()
 

@@ -1,0 +1,76 @@
+"""What each setting means, by group. `relayer_docs --check` fails for a setting without a text and a text without one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXTS: Final[dict[str, dict[str, str]]] = {
+    "Place and role": {
+        "RELAYER_VAR": "Folder of everything that is kept: embedded database, devnet, secrets made at first start. Default `var/` in the checkout",
+        "RELAYER_ROLE": "Which time-outs and pool a process gets: `web`, `worker` or `maintenance`; the commands set it themselves",
+        "RELAYER_HOST_NAME": "Name of this machine in leases and heartbeats; its host name by default",
+        "APP_NAME": "Name in `/version`",
+        "RELAYER_BUILD": "Build in `/version` of a packaged release; read from git in a checkout",
+        "LOG_LEVEL": "Level of the product's own loggers",
+    },
+    "Web": {
+        "SECRET_KEY": "Django's signing key. Without it one is made and kept in `RELAYER_VAR/secret_key`",
+        "DEBUG": "Django's debug pages; never in production",
+        "ALLOWED_HOSTS": "Host names that are answered, separated by commas",
+        "CSRF_TRUSTED_ORIGINS": "Origins (with scheme) from which the admin's forms may be sent",
+        "BEHIND_TLS": "A proxy terminates TLS and sets `X-Forwarded-Proto`: redirects, HSTS and secure cookies on",
+        "SECURE_HSTS_SECONDS": "How long browsers keep to TLS; a year when `BEHIND_TLS` is on, else 0",
+        "STATIC_MANIFEST": "Serve static files as collected by `collectstatic` (production images) and not from the packages",
+        "MAX_BODY_BYTES": "Largest accepted request body",
+        "WEB_POOL_SIZE": "Database connections of one web process",
+        "API_HOST": "Address the web server listens on",
+        "API_PORT": "Port of the web server; the demo takes a free one when this is not given",
+        "WEB_WORKERS": "Web server processes",
+        "WEB_THREADS": "Blocking threads of one web server process",
+        "API_AUTH": "`required`: every API call needs a key. `optional`: calls without one belong to the account `default`",
+        "PROMETHEUS_MULTIPROC_DIR": "Folder (emptied at start) through which web processes share their counters",
+    },
+    "Database": {
+        "DATABASE_URL": "`postgres://…` of a PostgreSQL 14 or newer, reached directly or in session mode. Absent: the embedded server",
+        "RELAYER_PG_OPTIONS": "Further options of the embedded server",
+    },
+    "Gateway and host chains": {
+        "RELAYER_DEPLOYMENT": "JSON file with the defaults of this group; the devnet writes it to `RELAYER_VAR/devnet/deployment.json`",
+        "GATEWAY_CHAIN_ID": "Chain id of the gateway; another chain behind an endpoint is refused",
+        "GATEWAY_RPC_URLS": "JSON-RPC endpoints of the gateway, tried in order",
+        "GATEWAY_START_BLOCK": "First block that the listener reads on an empty database",
+        "DECRYPTION_ADDRESS": "The Decryption contract on the gateway",
+        "INPUT_VERIFICATION_ADDRESS": "The InputVerification contract on the gateway",
+        "FEE_TOKEN_ADDRESS": "The token in which the gateway takes its fee",
+        "GATEWAY_SIGNER_KEYS": "Private keys of the sending accounts, 0x hex; use `GATEWAY_SIGNER_KEYS_FILE`",
+        "HOST_CHAINS": "JSON list of `{chain_id, url, acl_address, protocol_config_address?, kms_generation_address?}`",
+        "PROTOCOL_CONFIG_ADDRESS": "The ProtocolConfig contract on the first host chain",
+        "KMS_GENERATION_ADDRESS": "The KMSGeneration contract on the first host chain",
+        "USER_DECRYPT_SHARES_THRESHOLD": "Shares a user decryption needs when its context names no other number",
+        "RPC_TIMEOUT_SECONDS": "How long one JSON-RPC answer may take",
+    },
+    "Queues, leases, loops": {
+        "QUEUE_CAPACITY": "Jobs a queue may hold",
+        "QUEUE_SAFETY_MARGIN": "Places kept free below the capacity; beyond, new requests get 429",
+        "LEASE_SECONDS": "Length of the leases of signers, listeners, duties and shifts; renewed every third",
+        "LEASE_HINT": "Take over at once when the holder's database session is gone, and not only at expiry",
+        "JOB_LEASE_SECONDS": "How long a leased job stays hidden from others",
+        "SHIFT_SECONDS": "Length of one shift of a worker",
+        "SHIFT_SLOTS": "Shifts of one cluster that run at once",
+        "SHIFT_POLL_SECONDS": "Pause of a shift that found nothing to do",
+        "LISTENER_POLL_SECONDS": "Pause of the listener at the head of the chain",
+        "READINESS_INTERVAL_SECONDS": "Time between two readiness checks of one decryption",
+        "BEAT_STALE_SECONDS": "Age of a heartbeat at which the watchdog replaces a process group",
+    },
+    "Deadlines of states": {
+        "QUEUED_DEADLINE_SECONDS": "`queued` at most this long, then `timed_out`",
+        "PROCESSING_DEADLINE_SECONDS": "`processing` at most this long, then `failure` without an attempt, else `needs_review`",
+        "IN_FLIGHT_DEADLINE_SECONDS": "`tx_in_flight` without a receipt this long, then the chain is asked, then `needs_review`",
+        "RESPONSE_DEADLINE_SECONDS": "`receipt_received` this long, then the chain is asked once more, then `timed_out`",
+    },
+}
+
+# Read by the code, set by the code (or by tests): nobody configures them.
+INTERNAL: Final = frozenset(
+    {"Q_CLUSTER_NAME", "RELAYER_TIED", "RELAYER_CRASH_AT", "DJANGO_SETTINGS_MODULE", "PATH", "HOME", "CI"}
+)
