@@ -71,7 +71,8 @@ class Overview:
     def counts(self) -> dict[Kind, dict[Status, int]]:
         """Rows by kind and state; states without rows are 0."""
         table = {kind: dict.fromkeys(Status, 0) for kind in Kind}
-        for row in (*self.live, *self.final):
+        rows: list[store.LiveRequests | store.FinalRequests] = [*self.live, *self.final]
+        for row in rows:
             table[Kind(row.kind)][Status(row.status)] = row.rows
         return table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -21,7 +21,7 @@ class Command(BaseCommand):
     """Grants fresh handles on the devnet's host chain, commits their ciphertexts on its gateway, prints the body."""
 
     help = "Print a request body that the devnet will answer; pipe it to curl."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The form."""
