@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from requests_app.api.json_reader import NUMBER_OR_TEXT, TEXT, ListOf, Record, read_record, top_level_keys
@@ -174,6 +174,7 @@ json_values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), json_values, max_size=6), st.booleans())
 def test_accepts_what_json_writes(document: dict[str, Any], ascii_only: bool) -> None:
     has_surrogate = "\\ud" in json.dumps(document) and not _encodable(document)
@@ -193,6 +194,7 @@ def _encodable(value: Any) -> bool:
     return True
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='{}[]",:0123456789eE+-. \ntrufalsn\\', max_size=40))
 def test_agrees_with_the_standard_parser_on_random_text(text: str) -> None:
     """Whatever json.loads refuses is refused; what it takes, apart from what the contract forbids, is taken."""
