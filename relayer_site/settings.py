@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "django_prometheus",
     "requests_app",
     "workers",
+    "relayer_site",
 ]
 
 MIDDLEWARE = [

@@ -180,13 +180,18 @@ class Supervisor:
             start_new_session=True,
         )
 
-    def start_rest(self) -> None:
-        """Start the programs that had to wait for migrations and contracts."""
+    def start_web(self) -> None:
+        """Start the web server, which had to wait for migrations and contracts; alone, so that it has the machine to itself."""
         proxy = self._proxy()
         self._until(lambda: _answers(proxy), 20, "supervisord does not answer")
+        proxy.supervisor.startProcess("web", False)
+
+    def start_rest(self) -> None:
+        """Start every program that does not run yet."""
+        supervisor = self._proxy().supervisor
         for program in self._wanted:
-            if not program.early:
-                proxy.supervisor.startProcess(program.name, False)
+            if not program.early and program.name != "web":
+                supervisor.startProcess(program.name, False)
 
     def wait_serving(self, port: int, timeout: float) -> None:
         """Wait until the API answers. Raises StackError."""

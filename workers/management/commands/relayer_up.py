@@ -72,9 +72,10 @@ class Command(BaseCommand):
             if devnet:
                 self.stdout.write("Deploying the contracts ...")
                 call_command("relayer_devnet", "deploy", stdout=StringIO())
-            supervisor.start_rest()
+            supervisor.start_web()
             supervisor.wait_serving(port, options["serving_seconds"])
             self.stdout.write(f"Serving on http://127.0.0.1:{port} after {monotonic() - began:.1f} s")
+            supervisor.start_rest()
             return self._serve(supervisor, port, devnet, options)
         finally:
             supervisor.stop()

@@ -1,0 +1,82 @@
+# Everything from a fresh clone: make demo, make test, make lint. Needs Python 3.11+ and the package registries, nothing else.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+BIN := .venv/bin
+DEMO ?=
+TESTS ?= tests
+
+# The stamp of an installation is the hash of what was asked for, so that an unchanged checkout installs nothing.
+define install
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@wanted=$$($(BIN)/python -c "import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], 'rb').read()).hexdigest())" $(1)); \
+	if ! grep -qs "$$wanted" .venv/.installed; then \
+		echo "Installing $(1) ..."; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1) && echo "$$wanted" >> .venv/.installed; \
+	fi
+endef
+
+.PHONY: help
+help:
+	@echo "make demo          run everything and submit real requests; DEMO=once stops afterwards"
+	@echo "make up            run everything until Ctrl-C"
+	@echo "make test          all tests (TESTS=path to choose); make test-full adds the long runs"
+	@echo "make test-browser  browser tests of the admin (installs Debian's chromium)"
+	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
+	@echo "make reset         forget the database, the devnet and everything else under var/"
+
+.PHONY: install
+install:
+	$(call install,requirements.txt)
+
+.PHONY: install-dev
+install-dev:
+	$(call install,requirements-dev.txt)
+
+.PHONY: demo
+demo: install
+	@$(BIN)/python manage.py relayer_up --demo $(if $(filter once,$(DEMO)),--once)
+
+.PHONY: up
+up: install
+	@$(BIN)/python manage.py relayer_up
+
+.PHONY: test
+test: install-dev
+	@$(BIN)/python -m pytest $(TESTS) -m "not full and not browser"
+
+.PHONY: test-full
+test-full: install-dev
+	@$(BIN)/python -m pytest $(TESTS) -m "not browser"
+
+.PHONY: test-browser
+test-browser: install-dev
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
+	@$(BIN)/python -m pytest $(TESTS) -m browser
+
+# One target a question, so that `make -k lint` answers all of them.
+.PHONY: lint ruff format types imports migrations openapi
+lint: ruff format types imports migrations openapi
+ruff: install-dev
+	$(BIN)/ruff check .
+format: install-dev
+	$(BIN)/ruff format --check .
+types: install-dev
+	$(BIN)/mypy
+imports: install-dev
+	$(BIN)/lint-imports --no-logo
+migrations: install-dev
+	$(BIN)/python manage.py makemigrations --check --dry-run
+openapi: install-dev
+	$(BIN)/python manage.py relayer_openapi --check
+
+.PHONY: requirements
+requirements: install-dev
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra dev -c requirements.txt \
+		pyproject.toml -o requirements-dev.txt
+
+.PHONY: reset
+reset:
+	rm -rf var
