@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -31,6 +32,7 @@ log = logging.getLogger("relayer.listener")
 
 PAGE: Final = 1000
 LOOK_BACK_BLOCKS: Final = 64
+CATCH_UP_SECONDS: Final = 5.0
 Decoded: TypeAlias = Sequence[tuple[Applicable, Event]]
 Bad: TypeAlias = Mapping[int, BaseException]
 
@@ -47,23 +49,29 @@ class Applier:
         self._reader = reader
         self._page = page
         self._position: int | None = None
+        self.behind = True  # whether the seal may be ahead of what is applied
 
     def forget(self) -> None:
         """Read the cursor anew next time: somebody else may have moved it."""
         self._position = None
 
     def catch_up(self, conn: Connection[Any]) -> int:
-        """Apply everything up to the seal: how many envelopes. Stops early when another applier is at work."""
+        """Apply what is sealed: how many envelopes. `behind` stays true when time ran out or another applier is at work.
+
+        A long backlog is taken in pieces of CATCH_UP_SECONDS, so that the loop comes round and the lease lives.
+        """
         standing = consumers.read_consumer(conn, self._source)
         position = self._position = standing.position
         upto = last_position(standing.sealed)
         applied = 0
-        while position < upto:
+        give_back = monotonic() + CATCH_UP_SECONDS
+        while position < upto and monotonic() < give_back:
             page = consumers.read_page(conn, self._source, position, upto, self._page)
             end = page[-1].position if len(page) == self._page else upto
             if not self._claim(conn, page, end):
                 break
             applied, position = applied + len(page), end
+        self.behind = position < upto
         return applied
 
     def offer(self, conn: Connection[Any], envelopes: Sequence[Applicable], lo: int, hi: int) -> int:
@@ -73,7 +81,7 @@ class Applier:
         """
         if self._position is None or self._position < last_position(lo - 1):
             return self.catch_up(conn)
-        after = self._position
+        after, self.behind = self._position, True
         fresh = sorted(
             {one.position: one for one in envelopes if one.position > after}.values(), key=lambda one: one.position
         )
@@ -82,6 +90,7 @@ class Applier:
             end = page[-1].position if start + self._page < len(fresh) else last_position(hi)
             if not self._claim(conn, page, end):
                 return self.catch_up(conn)
+        self.behind = False
         return len(fresh)
 
     def apply_now(self, conn: Connection[Any], envelopes: Sequence[Applicable]) -> Advanced:

@@ -57,7 +57,6 @@ class Listener:
         self._reorg_depth = 0
         self._mismatches = 0
         self._sealed_at = self._cursor_at = 0.0
-        self._behind = True
         self._band_width = 0
         self._bands: set[int] = set()
 
@@ -83,8 +82,10 @@ class Listener:
 
     def poll(self, conn: Connection[Any]) -> int:
         """Look once: at most one window of blocks. How many events it held, at least 1 while more blocks wait."""
-        if self._behind or monotonic() - self._cursor_at >= IDLE_CURSOR_SECONDS:
+        if self._applier.behind or monotonic() - self._cursor_at >= IDLE_CURSOR_SECONDS:
             self._catch_up(conn)
+            if self._applier.behind:
+                return 1
         head = self._blocks.head()
         if head.number <= self._scanned:
             return 0
@@ -123,13 +124,12 @@ class Listener:
             log.debug(
                 "range recorded", extra={"action": "range_recorded", "lo": lo, "hi": hi, "new": recorded.inserted}
             )
-            self._behind = True  # until the applier has come through without an error
             self._applier.offer(conn, window.envelopes, lo, hi)
-            self._behind, self._cursor_at = False, monotonic()
+            self._cursor_at = monotonic()
 
     def _catch_up(self, conn: Connection[Any]) -> None:
         self._applier.catch_up(conn)
-        self._behind, self._cursor_at = False, monotonic()
+        self._cursor_at = monotonic()
 
     def _joins(self, conn: Connection[Any], window: Window) -> bool:
         """Whether the window follows the block looked at last, as that was then."""

@@ -249,3 +249,22 @@ def test_nothing_is_applied_above_the_seal(log: psycopg.Connection) -> None:
     ))  # fmt: skip
     assert applier().catch_up(log) == 0
     assert status(log, one) == "tx_in_flight"
+
+
+def test_a_long_backlog_is_taken_in_pieces(log: psycopg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop comes round in between, so that the lease of a listener with hours to catch up lives on."""
+    import workers.apply
+
+    ours = sent(log, Kind.PUBLIC_DECRYPT, 4)
+    record(
+        log,
+        1,
+        4,
+        [event for n, one in enumerate(ours) for event in (requested(one, (n + 1, 0)), answered(one, (n + 1, 1)))],
+    )
+    monkeypatch.setattr(workers.apply, "CATCH_UP_SECONDS", 0.0)
+    work = applier(page=2)
+    assert (work.catch_up(log), work.behind) == (0, True)
+    monkeypatch.setattr(workers.apply, "CATCH_UP_SECONDS", 30.0)
+    assert (work.catch_up(log), work.behind) == (8, False)
+    assert {status(log, one) for one in ours} == {"completed"}
