@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from requests_app.api import complaints
 from requests_app.api.labels import (
     NO_FAILURE_REASON_TEXT,
     NO_TIMEOUT_REASON_TEXT,
@@ -11,7 +12,7 @@ from requests_app.api.labels import (
     RESPONSE_TIMEOUT_TEXT,
     Label,
 )
-from requests_app.api.refusals import Refused, invalid_signature
+from requests_app.api.refusals import Detail, Refused, invalid_signature, validation_failed
 from requests_app.selectors import JobView
 from requests_app.states import Status
 
@@ -21,10 +22,7 @@ BY_SELECTOR: Final[dict[bytes, Label]] = {
     bytes.fromhex("d93c0665"): Label.PROTOCOL_PAUSED,  # EnforcedPause()
     bytes.fromhex("e450d38c"): Label.INSUFFICIENT_BALANCE,  # ERC20InsufficientBalance(address,uint256,uint256)
     bytes.fromhex("fb8f41b2"): Label.INSUFFICIENT_ALLOWANCE,  # ERC20InsufficientAllowance(address,uint256,uint256)
-    bytes.fromhex("2a873d27"): Label.VALIDATION_FAILED,  # InvalidUserSignature(bytes)
-    bytes.fromhex("f645eedf"): Label.VALIDATION_FAILED,  # ECDSAInvalidSignature()
-    bytes.fromhex("fce698f7"): Label.VALIDATION_FAILED,  # ECDSAInvalidSignatureLength(uint256)
-    bytes.fromhex("d78bce0c"): Label.VALIDATION_FAILED,  # ECDSAInvalidSignatureS(bytes32)
+    **dict.fromkeys(complaints.BY_SELECTOR, Label.VALIDATION_FAILED),
 }
 
 # The labels a finished request may carry on GET; another stored label is served as internal_server_error, because the
@@ -54,8 +52,18 @@ def refusal(view: JobView) -> Refused:
         return Refused(Label.RESPONSE_TIMED_OUT, view.fail_detail or fallback)
     label = _failure_label(view)
     if label is Label.VALIDATION_FAILED:
-        return invalid_signature()
+        return _complaint(view)
     return Refused(label, view.fail_detail or NO_FAILURE_REASON_TEXT)
+
+
+def _complaint(view: JobView) -> Refused:
+    """What the contract, or the check before the send, found wrong with the request itself."""
+    if view.fail_selector is None:
+        return invalid_signature()  # the only check without a contract's error is the signature's
+    detail = complaints.BY_SELECTOR.get(bytes(view.fail_selector[:4]))
+    if detail == complaints.SIGNATURE:
+        return invalid_signature()
+    return validation_failed([detail or Detail("request", view.fail_detail or NO_FAILURE_REASON_TEXT)])
 
 
 def _failure_label(view: JobView) -> Label:

@@ -109,6 +109,17 @@ def test_status_mapping(api: Api, alice: int, conn: psycopg.Connection[Any], sta
     assert row["gw_req_tx_hash"] == ("0x" + "01" * 32 if status is Status.FAILURE else None)
 
 
+def test_the_stored_reason_is_shown_as_it_is(api: Api, alice: int, conn: psycopg.Connection[Any]) -> None:
+    columns = {
+        "fail_label": "validation_failed",
+        "fail_detail": "reverted: it expired",
+        "fail_selector": b"\x30\x34\x80\x40",
+    }
+    job = insert_job(conn, alice, Kind.USER_DECRYPT, Status.FAILURE, **columns)
+    row = api.get(f"/v1/user-decrypt/{job}").json()
+    assert (row["err_label"], row["err_reason"]) == ("validation_failed", "reverted: it expired")
+
+
 def test_shares_have_prefixes(api: Api, alice: int, conn: psycopg.Connection[Any]) -> None:
     reference = os.urandom(32)
     job = insert_job(conn, alice, Kind.USER_DECRYPT, Status.COMPLETED, gw_reference_id=reference, resolved_threshold=2)

@@ -9,10 +9,12 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from requests_app.api import complaints
 from requests_app.api.failures import BY_SELECTOR
 from requests_app.states import Kind, Status
 from tests.api.conftest import Api
 from tests.api.rows import insert_job, insert_shares
+from workers.chain import reverts
 
 PATH = {
     Kind.INPUT_PROOF: "/v2/input-proof/",
@@ -164,8 +166,15 @@ def test_20_1_6_to_9_revert_selectors(
     job = insert_job(conn, alice, kind, Status.FAILURE, fail_detail="reverted", fail_selector=selector)
     label = BY_SELECTOR[selector].value
     response = api.get(f"{PATH[kind]}{job}")
-    if label == "validation_failed":
+    blamed = complaints.BY_SELECTOR.get(selector)
+    if blamed == complaints.SIGNATURE:
         assert error(response, 400) == SIGNATURE_ERROR
+    elif blamed is not None:
+        assert error(response, 400) == {
+            "label": "validation_failed",
+            "message": f"Validation failed for 1 field in the request: {blamed.field}",
+            "details": [{"field": blamed.field, "issue": blamed.issue}],
+        }
     else:
         assert error(response, 503) == {"label": label, "message": "reverted"}
 
@@ -207,6 +216,14 @@ def test_20_1_10_anything_else_is_a_500(
 ) -> None:
     job = insert_job(conn, alice, Kind.USER_DECRYPT, Status.FAILURE, **columns)
     assert error(api.get(f"/v2/user-decrypt/{job}"), 500) == {"label": "internal_server_error", "message": "odd"}
+
+
+def test_both_tables_of_contract_errors_agree() -> None:
+    blamed = {
+        selector: (rule.field, rule.message) for selector, rule in reverts.BY_SELECTOR.items() if rule.field is not None
+    }
+    assert {key: (detail.field, detail.issue) for key, detail in complaints.BY_SELECTOR.items()} == blamed
+    assert all(reverts.BY_SELECTOR[selector].label == label for selector, label in BY_SELECTOR.items())
 
 
 def test_failure_without_reason(api: Api, alice: int, conn: psycopg.Connection[Any]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from requests_app.api.failures import refusal
 from requests_app.api.jobs import is_pending
+from requests_app.api.refusals import Refused
 from requests_app.api.submitting import Taken
 from requests_app.selectors import JobView, TimelineEntry
 from requests_app.states import V1_HTTP_STATUS, Kind, Status
@@ -35,7 +36,7 @@ def row(view: JobView) -> dict[str, Any]:
         "created_at": _time(view.created_at),
         "updated_at": _time(view.updated_at),
         "err_label": refused.label.value if refused else None,
-        "err_reason": refused.message if refused else None,
+        "err_reason": _reason(view, refused),
         "gw_reference_id": _hex(view.gw_reference_id),
         "gw_req_tx_hash": _hex(view.gw_req_tx_hash),
         "gw_response_tx_hash": _hex(view.gw_response_tx_hash),
@@ -95,6 +96,14 @@ def timeline(view: JobView, entries: list[TimelineEntry]) -> dict[str, Any]:
             for entry in entries
         ],
     }
+
+
+def _reason(view: JobView, refused: Refused | None) -> str | None:
+    """The stored reason as it is; where there is none, or the client withdrew, the text that v2 would print."""
+    if refused is None:
+        return None
+    stored = view.fail_detail if view.canceled_at is None else None
+    return stored or refused.message
 
 
 def _hex(value: bytes | None) -> str | None:
