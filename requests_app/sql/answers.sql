@@ -65,7 +65,8 @@ WITH asked AS MATERIALIZED (
   SELECT r.id, r.status, r.state_entered_at FROM {table} r JOIN asked ON asked.id = r.id ORDER BY r.id FOR UPDATE OF r),
  changed AS (
   UPDATE {table} r
-     SET status = %(target)s, gw_reference_id = asked.ref, gw_req_tx_hash = asked.tx_hash, receipt_block = asked.block,
+     SET status = %(target)s, gw_reference_id = coalesce(asked.ref, r.gw_reference_id),
+         gw_req_tx_hash = coalesce(asked.tx_hash, r.gw_req_tx_hash), receipt_block = coalesce(asked.block, r.receipt_block),
          state_entered_at = clock_timestamp(), updated_at = clock_timestamp(),
          deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s)
     FROM old JOIN asked ON asked.id = old.id
@@ -81,7 +82,8 @@ SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds FROM changed;
 
 -- name: complete_user
 -- receipt_received -> completed for the references that hold enough shares. `>=`: thresholds may differ between shares.
--- Rows that are final already stay as they are: a late share is stored and counted and changes nothing else.
+-- Rows that are final already stay as they are: a late share is stored and counted and changes nothing else. Rows in review come
+-- back with moved = false: the caller takes them up and asks again.
 WITH due AS MATERIALIZED (
   SELECT g.gw_reference_id AS ref, g.request_id, g.threshold FROM gateway_ref g
    WHERE g.gw_reference_id = ANY(%(refs)b::bytea[]) AND g.request_id IS NOT NULL AND g.n >= g.threshold),
@@ -98,7 +100,8 @@ WITH due AS MATERIALIZED (
  logged AS (
   INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor)
   SELECT %(kind)s, id, %(verb)s, was, %(target)s, %(actor)s FROM changed ORDER BY id)
-SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds FROM changed;
+SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds, true AS moved FROM changed
+UNION ALL SELECT id, status, 0, false FROM old WHERE status = 'needs_review' AND ref = gw_reference_id;
 
 -- name: complete_public
 WITH a AS MATERIALIZED (
@@ -117,7 +120,8 @@ WITH a AS MATERIALIZED (
  logged AS (
   INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor, tx_hash)
   SELECT %(kind)s, id, %(verb)s, was, %(target)s, %(actor)s, tx_hash FROM changed ORDER BY id)
-SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds FROM changed;
+SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds, true AS moved FROM changed
+UNION ALL SELECT id, status, 0, false FROM old WHERE status = 'needs_review' AND ref = gw_reference_id;
 
 -- name: complete_proof
 -- A rejection is an answer: completed with accepted = false, no result, and the reason.
@@ -138,7 +142,8 @@ WITH a AS MATERIALIZED (
  logged AS (
   INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor, reason, tx_hash)
   SELECT %(kind)s, id, %(verb)s, was, %(target)s, %(actor)s, detail, tx_hash FROM changed ORDER BY id)
-SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds FROM changed;
+SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds, true AS moved FROM changed
+UNION ALL SELECT id, status, 0, false FROM old WHERE status = 'needs_review' AND ref = gw_reference_id;
 
 -- name: record_consensus
 -- Once, from NULL, also on a completed row; no time of the row moves (design 5.2.6).

@@ -111,13 +111,22 @@ def record_receipts(
         return []
     return fetch_all(conn, "answers", "record_receipts", {
         **_verb(Verb.RECORD_RECEIPT), "kind": kind.value, "deadline": deadline_seconds,
-        "ids": [one.request_id for one in bound], "refs": [one.ref for one in bound],
+        "ids": [one.request_id for one in bound], "refs": [one.ref or None for one in bound],
         "txs": [one.tx_hash for one in bound], "blocks": [one.block for one in bound],
     }, table=kind.table)  # fmt: skip
 
 
+def take_up(conn: Connection[Any], kind: Kind, ids: Sequence[int], deadline_seconds: float | None) -> list[Row]:
+    """needs_review -> receipt_received for rows whose reference is known already. Rows: id, was, spent_seconds."""
+    bound = [Absorbed(b"", kind, row_id, 0, None, None, None) for row_id in ids]
+    return record_receipts(conn, kind, bound, deadline_seconds)
+
+
 def complete_user(conn: Connection[Any], refs: Sequence[bytes]) -> list[Row]:
-    """receipt_received -> completed where enough shares are counted. Rows: id, was, spent_seconds."""
+    """receipt_received -> completed where enough shares are counted. Rows: id, was, spent_seconds, moved.
+
+    This and the other two also name the rows that only a review keeps from completing (`moved` false).
+    """
     if not refs:
         return []
     return fetch_all(
@@ -126,7 +135,7 @@ def complete_user(conn: Connection[Any], refs: Sequence[bytes]) -> list[Row]:
 
 
 def complete_public(conn: Connection[Any], answers: Sequence[PublicAnswer]) -> list[Row]:
-    """receipt_received -> completed with the result. Rows: id, was, spent_seconds."""
+    """receipt_received -> completed with the result. Rows: id, was, spent_seconds, moved."""
     once = {one.ref: one for one in reversed(answers)}  # the first answer on chain stands
     if not once:
         return []
@@ -137,7 +146,7 @@ def complete_public(conn: Connection[Any], answers: Sequence[PublicAnswer]) -> l
 
 
 def complete_proof(conn: Connection[Any], answers: Sequence[ProofAnswer]) -> list[Row]:
-    """receipt_received -> completed, accepted or not. Rows: id, was, spent_seconds."""
+    """receipt_received -> completed, accepted or not. Rows: id, was, spent_seconds, moved."""
     once = {one.ref: one for one in reversed(answers)}
     if not once:
         return []

@@ -5,7 +5,7 @@ Facts are not fenced: whoever read them, they are true, and the guards make a se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from psycopg import Connection
 from requests_app.states import Kind, Status
 from requests_app.store import answers as store
 from requests_app.store.answers import Absorbed, Consensus, ProofAnswer, PublicAnswer, RequestSeen, Share
+from requests_app.store.session import Row
 from requests_app.transitions.generic import deadline_seconds
 
 __all__ = ["Advanced", "Consensus", "Facts", "ProofAnswer", "PublicAnswer", "RequestSeen", "Share", "absorb", "advance"]
@@ -70,10 +71,12 @@ def advance(conn: Connection[Any], facts: Facts, absorbed: Sequence[Absorbed]) -
         receipts[kind] = len(store.record_receipts(conn, kind, named, deadline))
     owned = {one.ref for one in absorbed if one.request_id is not None}
     full = [one.ref for one in absorbed if one.ref in owned and one.threshold is not None and one.n >= one.threshold]
+    public = [one for one in facts.public if one.ref in owned]
+    proofs = [one for one in facts.proofs if one.ref in owned]
     completed = {
-        Kind.USER_DECRYPT: len(store.complete_user(conn, full)),
-        Kind.PUBLIC_DECRYPT: len(store.complete_public(conn, [one for one in facts.public if one.ref in owned])),
-        Kind.INPUT_PROOF: len(store.complete_proof(conn, [one for one in facts.proofs if one.ref in owned])),
+        Kind.USER_DECRYPT: _complete(conn, Kind.USER_DECRYPT, lambda: store.complete_user(conn, full)),
+        Kind.PUBLIC_DECRYPT: _complete(conn, Kind.PUBLIC_DECRYPT, lambda: store.complete_public(conn, public)),
+        Kind.INPUT_PROOF: _complete(conn, Kind.INPUT_PROOF, lambda: store.complete_proof(conn, proofs)),
     }
     store.record_consensus(conn, [one for one in facts.consensus if one.ref in owned])
     return Advanced(receipts, completed)
@@ -83,4 +86,13 @@ def resolve_thresholds(conn: Connection[Any], thresholds: Mapping[bytes, int]) -
     """Store thresholds that could not be read before, and complete what waited only for them: how many rows completed."""
     with conn.transaction():
         store.set_thresholds(conn, thresholds)
-        return len(store.complete_user(conn, list(thresholds)))
+        return _complete(conn, Kind.USER_DECRYPT, lambda: store.complete_user(conn, list(thresholds)))
+
+
+def _complete(conn: Connection[Any], kind: Kind, complete: Callable[[], list[Row]]) -> int:
+    """Run a completion; rows that wait in review although the chain has answered are taken up first, then completed too."""
+    rows = complete()
+    waiting = [row.id for row in rows if not row.moved]
+    if waiting and store.take_up(conn, kind, waiting, deadline_seconds(Status.RECEIPT_RECEIVED)):
+        rows += complete()
+    return sum(1 for row in rows if row.moved)

@@ -268,3 +268,30 @@ def test_a_long_backlog_is_taken_in_pieces(log: psycopg.Connection, monkeypatch:
     monkeypatch.setattr(workers.apply, "CATCH_UP_SECONDS", 30.0)
     assert (work.catch_up(log), work.behind) == (8, False)
     assert {status(log, one) for one in ours} == {"completed"}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_an_answer_decides_a_row_that_waits_in_review(log: psycopg.Connection, kind: Kind) -> None:
+    """Parked after its receipt (say, the answer could not be read): the answer itself ends the review (I2)."""
+    (one,) = sent(log, kind)
+    work = applier()
+    record(log, 1, 1, [requested(one, (1, 0))])
+    work.catch_up(log)
+    log.execute(f"UPDATE {kind.table} SET status='needs_review', deadline_at=NULL WHERE id=%s", (one.id,))  # noqa: S608
+    log.execute(
+        "INSERT INTO review_case (kind,subject_id,reason_code,evidence) VALUES (%s,%s,'outcome_unknown','{}')",
+        (kind.value, one.id),
+    )
+    before = row(log, one)
+    found = [share(one.ref, n, (2, n)) for n in range(9)] if kind is Kind.USER_DECRYPT else [answered(one, (2, 0))]
+    record(log, 2, 2, found)
+    work.offer(log, found, 2, 2)
+    done = row(log, one)
+    assert done.status == "completed"
+    assert (done.gw_reference_id, done.gw_req_tx_hash, done.receipt_block) == (
+        before.gw_reference_id,
+        before.gw_req_tx_hash,
+        1,
+    )
+    assert verbs(log, one) == ["record_receipt", "record_receipt", "complete"]
+    assert log.execute("SELECT status FROM review_case").fetchall() == [("closed",)]
