@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
-from requests_app.store import signing
+from requests_app.store import attempts as store
+from requests_app.store.attempts import Outgoing, SendOutcome
 from requests_app.store.queue import Receipt
 from requests_app.store.session import retry_serialization
-from requests_app.store.signing import Outgoing, SendOutcome, SignerReason
+from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
 from workers import signers
 from workers.chain.errors import SendClass, classify_send
@@ -112,7 +113,7 @@ def broadcast(
     crash_point("after_broadcast_rpc")
     sent = [_classified(item, answer) for item, answer in zip(items, answers, strict=True)]
     crash_point("before_record_sends_commit")
-    retry_serialization(lambda: signing.record_sends(context.conn, lane.id, [one.outcome for one in sent], receipts))
+    retry_serialization(lambda: store.record_sends(context.conn, lane.id, [one.outcome for one in sent], receipts))
     crash_point("after_record_sends_commit")
     _log(lane, sent)
     _react(context, lane, sent)
@@ -127,7 +128,7 @@ def resend(context: ShiftContext, lane: Lane) -> int:
     done, everything = 0, lane.resend_all
     from_nonce = lane.chain_latest
     while not lane.held.lost:
-        items = signing.attempts_to_broadcast(
+        items = store.attempts_to_broadcast(
             context.conn, lane.id, from_nonce=from_nonce, everything=everything, limit=RESEND_LIMIT
         )
         if not items:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
-from requests_app.store import signing
+from requests_app.store import attempts as store
+from requests_app.store.attempts import Found, OpenAttempt
 from requests_app.store.queue import Subject
 from requests_app.store.session import retry_serialization
-from requests_app.store.signing import Found, OpenAttempt
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Reverted
 from workers import signers
@@ -57,7 +57,7 @@ class Depth:
 
 def look_up(context: ShiftContext, lane: Lane) -> int:
     """Ask for the receipts that are due and act on them; how many were found."""
-    attempts = signing.open_attempts(context.conn, lane.id, LOOK_LIMIT)
+    attempts = store.open_attempts(context.conn, lane.id, LOOK_LIMIT)
     lane.has_open = bool(attempts)
     if not attempts:
         lane.missing_since.clear()
@@ -95,7 +95,7 @@ def finalize(context: ShiftContext, lane: Lane) -> int:
     if not isinstance(answer, Ok) or not answer.value:
         return 0
     crash_point("before_finalize_slots_commit")
-    closed = signing.finalize_slots(context.conn, lane.id, answer.value)
+    closed = store.finalize_slots(context.conn, lane.id, answer.value)
     crash_point("after_finalize_slots_commit")
     return closed
 
@@ -138,7 +138,7 @@ def _record(context: ShiftContext, lane: Lane, found: Sequence[Found]) -> None:
     if not found:
         return
     crash_point("before_record_lookups_commit")
-    retry_serialization(lambda: signing.record_lookups(context.conn, lane.id, found))
+    retry_serialization(lambda: store.record_lookups(context.conn, lane.id, found))
     crash_point("after_record_lookups_commit")
 
 
@@ -198,7 +198,7 @@ def _replays(
     context: ShiftContext, lane: Lane, final: Sequence[tuple[OpenAttempt, Receipt]]
 ) -> dict[Subject, Answer[Any]]:
     """The same calls at the blocks in which they reverted: receipts do not say why. The called contract is checked."""
-    bodies = signing.request_bodies(context.conn, [item.subject for item, _ in final])
+    bodies = store.request_bodies(context.conn, [item.subject for item, _ in final])
     by_block: dict[int, dict[Subject, ContractCall]] = {}
     for item, receipt in final:
         found = bodies.get(item.subject)

@@ -26,7 +26,7 @@ from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
-from workers import broadcast, receipts, signers
+from workers import broadcast, receipts, replace, signers
 from workers.chain.fees import FeeCeilingExceeded
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.estimate import Estimated, delay_after, estimate
@@ -96,7 +96,7 @@ class SettleTurn:
             lane.finalize_at = now + signers.SYNC_SECONDS
             receipts.finalize(context, lane)
         receipts.look_up(context, lane)
-        return broadcast.resend(context, lane)
+        return broadcast.resend(context, lane) + replace.replace(context, lane)
 
     def _send(self, context: ShiftContext, lane: Lane) -> int:
         room = min(BATCH, self._room(context, lane))

@@ -47,6 +47,8 @@ class Lane:
     refreshed_at: float = 0.0
     send_at: float = 0.0
     finalize_at: float = 0.0
+    replace_at: float = 0.0
+    moved_at: float = field(default_factory=monotonic)
     has_open: bool = True
     resend_all: bool = True
     foreign_use: bool = False
@@ -87,7 +89,8 @@ class Lane:
 
     def saw_chain_count(self, latest: int) -> None:
         """Remember the highest count of mined transactions; a node behind the others says nothing new."""
-        self.chain_latest = max(self.chain_latest, latest)
+        if latest > self.chain_latest:
+            self.chain_latest, self.moved_at = latest, monotonic()
         self.refreshed_at = monotonic()
 
     def took(self, last_nonce: int) -> None:

@@ -15,6 +15,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import TRANSITIONS, Actor, Kind, Verb, sources
+from requests_app.store import attempts as store
 from requests_app.store import signing
 from requests_app.store.queue import SEND, Receipt, Subject
 from requests_app.store.session import fetch_all, fetch_one
@@ -68,7 +69,7 @@ class Reverted(NamedTuple):
     """A mined transaction with status 0 that the chain can no longer take back."""
 
     subject: Subject
-    found: signing.Found
+    found: store.Found
     label: str
     detail: str
     selector: bytes | None
@@ -151,7 +152,7 @@ def revert(conn: Connection[Any], signer_id: int, reverted: Sequence[Reverted]) 
     changed: list[Subject] = []
     with conn.transaction():
         # Attempts before rows, as the appliers of the log lock them.
-        signing.record_lookups(conn, signer_id, [item.found for item in reverted])
+        store.record_lookups(conn, signer_id, [item.found for item in reverted])
         for kind in Kind:
             mine = [item for item in reverted if item.subject.kind is kind]
             changes = [

@@ -71,6 +71,7 @@ class Node:
     block: int = 100
     finalized: int = 0
     balance: int = 10**18
+    base_fee: int = 10**9
     on_send: Callable[[Tx], None] | None = None
     after_send: Callable[[Tx], None] | None = None
     on_estimate: Callable[[dict[str, Any]], int] | None = None
@@ -119,7 +120,7 @@ class Node:
         return hex(self.balance)
 
     def eth_feeHistory(self, *params: Any) -> dict[str, Any]:
-        return {"baseFeePerGas": ["0x3b9aca00"] * 11, "reward": [["0x3b9aca00"]] * 10}
+        return {"baseFeePerGas": [hex(self.base_fee)] * 11, "reward": [["0x3b9aca00"]] * 10}
 
     def eth_getTransactionCount(self, address: str, tag: str) -> str:
         sender = bytes.fromhex(address[2:])

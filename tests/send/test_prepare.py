@@ -14,6 +14,7 @@ from requests_app.errors import StaleEpoch
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
 from requests_app.states import Kind, Status, Verb
+from requests_app.store import attempts as store
 from requests_app.store import signing
 from requests_app.store.queue import READY, SEND
 from requests_app.store.session import connect
@@ -263,7 +264,7 @@ def test_deny_needs_no_lease_and_expire_times_out(conn):
 
 
 def outcome(nonce, state, live=True, cls=None):
-    return signing.SendOutcome(nonce, 1, state, live, cls, cls and "text")
+    return store.SendOutcome(nonce, 1, state, live, cls, cls and "text")
 
 
 def test_tx2_records_every_outcome_and_acknowledges_by_receipt(conn, fence, signer):
@@ -273,7 +274,7 @@ def test_tx2_records_every_outcome_and_acknowledges_by_receipt(conn, fence, sign
     conn.execute("UPDATE tx_attempt SET state = 'mined' WHERE nonce = 9")
     states = [AttemptState.ACCEPTED, AttemptState.UNKNOWN, AttemptState.UNKNOWN, AttemptState.PREPARED]
     outcomes = [outcome(7 + n, state, live=n < 3, cls=None if n == 0 else "unknown") for n, state in enumerate(states)]
-    assert signing.record_sends(conn, signer.id, outcomes, [p.held.receipt for p in prepared]) == 3
+    assert store.record_sends(conn, signer.id, outcomes, [p.held.receipt for p in prepared]) == 3
     found = conn.execute("SELECT state, send_count, error_class FROM tx_attempt ORDER BY nonce").fetchall()
     assert found == [("accepted", 1, None), ("unknown", 1, "unknown"), ("mined", 0, None), ("prepared", 1, "unknown")]
     assert [slot[3] for slot in slots(conn)] == ["live", "live", "live", "signed"]
@@ -281,7 +282,7 @@ def test_tx2_records_every_outcome_and_acknowledges_by_receipt(conn, fence, sign
         "SELECT count(*) FROM queue_job WHERE subject_id = %s", (prepared[3].held.subject.id,)
     ).fetchone() == (1,)
     # A later time-out says nothing about bytes that a node has taken.
-    signing.record_sends(conn, signer.id, [outcome(7, AttemptState.UNKNOWN, cls="unknown")])
+    store.record_sends(conn, signer.id, [outcome(7, AttemptState.UNKNOWN, cls="unknown")])
     assert conn.execute("SELECT state, send_count FROM tx_attempt WHERE nonce = 7").fetchone() == ("accepted", 2)
 
 
@@ -290,7 +291,7 @@ def test_what_is_due_for_broadcast(conn, fence, signer):
     sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
 
     def due(**options):
-        found = signing.attempts_to_broadcast(
+        found = store.attempts_to_broadcast(
             conn, signer.id, **{"from_nonce": 0, "everything": False, "limit": 100, **options}
         )
         return [item.nonce for item in found]
@@ -301,7 +302,7 @@ def test_what_is_due_for_broadcast(conn, fence, signer):
     assert due(everything=True, limit=2) == [7, 8]
     conn.execute("UPDATE tx_attempt SET prepared_at = prepared_at - interval '2 seconds'")
     assert due() == [7, 8, 9, 10]
-    signing.record_sends(
+    store.record_sends(
         conn,
         signer.id,
         [outcome(7, AttemptState.ACCEPTED), outcome(8, AttemptState.UNKNOWN), outcome(9, AttemptState.PREPARED)],
@@ -365,7 +366,7 @@ def test_revert_ends_rows_attempts_and_cases(conn, fence, signer):
     subjects = mixed(conn, 3)
     sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
     sending.park(conn, fence, ReasonCode.OUTCOME_UNKNOWN, {subjects[1]: {}}, "x")
-    found = [signing.Found(7 + n, 1, 0, 50, b"h" * 32, True) for n in range(2)]
+    found = [store.Found(7 + n, 1, 0, 50, b"h" * 32, True) for n in range(2)]
     items = [
         sending.Reverted(subject, item, "validation_failed", "InvalidUserSignature", b"\x2a\x87\x3d\x27")
         for subject, item in zip(subjects, found, strict=False)
@@ -380,25 +381,25 @@ def test_revert_ends_rows_attempts_and_cases(conn, fence, signer):
 def test_receipts_settle_slots_and_vanish_again_with_their_block(conn, fence, signer):
     mixed(conn, 3)
     prepared = sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
-    signing.record_sends(conn, signer.id, [outcome(7 + n, AttemptState.ACCEPTED) for n in range(3)])
-    looked = signing.open_attempts(conn, signer.id, 10)
+    store.record_sends(conn, signer.id, [outcome(7 + n, AttemptState.ACCEPTED) for n in range(3)])
+    looked = store.open_attempts(conn, signer.id, 10)
     assert [(item.nonce, item.subject, item.tx_hash) for item in looked] == [
         (p.nonce, p.held.subject, p.tx_hash) for p in prepared
     ]
     assert all(0 < item.age_seconds < 60 for item in looked)
-    assert len(signing.open_attempts(conn, signer.id, 2)) == 2
-    good, failed, none = (signing.Found(n, 1, s, b, h, d) for n, s, b, h, d in (
+    assert len(store.open_attempts(conn, signer.id, 2)) == 2
+    good, failed, none = (store.Found(n, 1, s, b, h, d) for n, s, b, h, d in (
         (7, 1, 90, b"a" * 32, True), (8, 0, 90, b"a" * 32, False), (9, None, None, None, False)))  # fmt: skip
-    assert signing.record_lookups(conn, signer.id, [good, failed, none]) == 2
+    assert store.record_lookups(conn, signer.id, [good, failed, none]) == 2
     rows = "SELECT state, block_number, receipt_status FROM tx_attempt ORDER BY nonce"
     assert conn.execute(rows).fetchall() == [("mined", 90, 1), ("accepted", 90, 0), ("accepted", None, None)]
     assert [slot[3] for slot in slots(conn)] == ["mined", "live", "live"]
-    assert signing.record_lookups(conn, signer.id, [signing.Found(8, 1, None, None, None, False)]) == 1
+    assert store.record_lookups(conn, signer.id, [store.Found(8, 1, None, None, None, False)]) == 1
     assert conn.execute(rows).fetchall()[1] == ("accepted", None, None)
-    assert signing.finalize_slots(conn, signer.id, 9) == 1
-    assert signing.finalize_slots(conn, signer.id, 9) == 0
+    assert store.finalize_slots(conn, signer.id, 9) == 1
+    assert store.finalize_slots(conn, signer.id, 9) == 0
     assert conn.execute("SELECT state FROM tx_attempt WHERE nonce = 7").fetchone() == ("final",)
-    bodies = signing.request_bodies(conn, [p.held.subject for p in prepared])
+    bodies = store.request_bodies(conn, [p.held.subject for p in prepared])
     assert set(bodies) == {p.held.subject for p in prepared}
 
 

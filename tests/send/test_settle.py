@@ -7,11 +7,11 @@ import pytest
 
 from requests_app.models.signing import AttemptState
 from requests_app.states import Kind, Status
-from requests_app.store import signing
+from requests_app.store import attempts as store
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
 from tests.send.scenes import add_request
-from workers import broadcast, receipts, settle
+from workers import broadcast, receipts, replace, settle
 from workers.chain.hexdata import hex_data
 from workers.settle import SettleTurn
 
@@ -528,5 +528,90 @@ def _statements(conn, work):
 def test_attempt_states_cover_what_is_stored():
     stored = {effect.state for effect in broadcast.EFFECTS.values()}
     assert stored == {AttemptState.ACCEPTED, AttemptState.UNKNOWN, AttemptState.PREPARED, AttemptState.REFUSED}
-    assert signing.MAX_TEXT >= 100
+    assert store.MAX_TEXT >= 100
     assert hex_data(b"\x01") == "0x01"
+
+
+def offers(conn):
+    return conn.execute(
+        "SELECT nonce, seq, state, max_fee_per_gas::bigint, max_priority_fee::bigint FROM tx_attempt ORDER BY nonce, seq"
+    ).fetchall()
+
+
+def test_underpriced_bytes_are_offered_again_at_the_same_nonce_for_more(conn, node, start):
+    """B43: both fee fields of a replacement beat every earlier offer by an eighth."""
+    (subject,) = requests(conn, 1)
+    node.on_send = lambda tx: _raise(Fault("transaction underpriced"))
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.on_send = None
+    turn._pool._lanes[next(iter(turn._pool._lanes))].replace_at = 0.0
+    again(turn)
+    turn.run(context)
+    (first, second) = offers(conn)
+    assert (first[:3], second[:3]) == ((0, 1, "prepared"), (0, 2, "accepted"))
+    assert second[3] * 8 >= first[3] * 9
+    assert second[4] * 8 >= first[4] * 9
+    assert [parse(raw).nonce for raw in node.raws] == [0, 0]
+    assert len({parse(raw).data for raw in node.raws}) == 1
+    node.mine()
+    age(conn)
+    again(turn)
+    turn.run(context)
+    assert [row[2] for row in offers(conn)] == ["replaced", "mined"]
+    assert statuses(conn, [subject]) == ["tx_in_flight"]
+    assert conn.execute("SELECT state, winner_hash FROM nonce_slot").fetchone() == ("mined", parse(node.raws[1]).hash)
+
+
+def test_only_the_lowest_stuck_nonce_is_replaced_and_only_when_the_market_moved(conn, node, start, monkeypatch):
+    requests(conn, 3)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    monkeypatch.setattr(replace, "STUCK_SECONDS", 0.0)
+    (lane,) = turn._pool._lanes.values()
+
+    def look():
+        lane.replace_at = 0.0
+        context.clients.gateway._fees._until = 0.0
+        return replace.replace(context, lane)
+
+    assert look() == 0
+    node.base_fee = 10 * 10**9
+    # The stub refuses a second transaction at a nonce as underpriced: the first offer stays the current one.
+    assert look() == 1
+    assert [row[:3] for row in offers(conn)] == [
+        (0, 1, "accepted"),
+        (0, 2, "refused"),
+        (1, 1, "accepted"),
+        (2, 1, "accepted"),
+    ]
+    node.known.clear()
+    assert look() == 1
+    assert offers(conn)[2][:3] == (0, 3, "accepted")
+    assert conn.execute("SELECT status FROM signer").fetchone() == ("active",)
+
+
+def test_used_up_offers_go_to_a_person(conn, node, start, monkeypatch):
+    (subject,) = requests(conn, 1)
+    monkeypatch.setattr(replace, "MOST_ATTEMPTS", 1)
+    node.on_send = lambda tx: _raise(Fault("transaction underpriced"))
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    (lane,) = turn._pool._lanes.values()
+    lane.replace_at = 0.0
+    assert replace.replace(context, lane) == 0
+    assert statuses(conn, [subject]) == ["needs_review"]
+    assert conn.execute("SELECT reason_code FROM review_case").fetchone() == ("fee_ceiling",)
+    assert len(offers(conn)) == 1
+
+
+def test_a_replacement_needs_the_lease(conn, node, start):
+    requests(conn, 1)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    (lane,) = turn._pool._lanes.values()
+    new = store.Replacement(0, 2, b"h" * 32, b"raw", 1, 1, 1)
+    assert store.store_replacements(conn, lane.fence._replace(epoch=99), lane.id, [new]) == set()
+    assert store.store_replacements(conn, lane.fence, lane.id, [new]) == {0}
+    conn.execute("UPDATE nonce_slot SET state = 'mined'")
+    assert store.store_replacements(conn, lane.fence, lane.id, [new._replace(seq=3)]) == set()
