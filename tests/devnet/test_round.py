@@ -53,6 +53,10 @@ def test_every_form_is_answered_and_checks(devnet: Devnet) -> None:
     verifier = Verifier(devnet.deployment)
     counts = [verifier.check(one, result(devnet, one, opened)) for one, opened in zip(submissions, ids, strict=True)]
     assert counts == [3, 9, 13, 13, 13]
+    on_chain = [verifier.chain_answer(devnet.rpc, one, opened) for one, opened in zip(submissions, ids, strict=True)]
+    assert on_chain == counts
+    with pytest.raises(Mismatch):
+        verifier.chain_answer(devnet.rpc, submissions[2], ids[3])
     opened = requests_for(devnet.deployment, devnet.rpc, submissions, first, devnet.rpc.head())
     expected = [[(one, receipt["transactionHash"])] for one, receipt in zip(ids, receipts, strict=True)]
     assert [[(event.reference_id, event.tx_hash) for event in events] for events in opened] == expected

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from workers.devnet.deployment import Deployment
+from workers.devnet.rpc import Rpc
 from workers.devnet.traffic import FORMS, Form, Submission, Traffic
 from workers.devnet.verify import Mismatch, Opened, Verifier, requests_for
 
@@ -87,6 +88,7 @@ class Outcome:
     transitions: list[dict[str, Any]] = field(default_factory=list)
     opened: list[Opened] = field(default_factory=list)
     checked: int = 0
+    checked_on_chain: int = 0
     shown: str = ""
     problem: str = ""
 
@@ -108,6 +110,7 @@ class Outcome:
             "tx_hash": self.tx_hash,
             "request_events": len(self.opened),
             "signatures_checked": self.checked,
+            "signatures_checked_on_chain": self.checked_on_chain,
             "result": self.shown,
             "problem": self.problem,
         }
@@ -127,11 +130,11 @@ def run(
             _post(api, outcome)
         _poll(api, outcomes, timeout)
         opened = requests_for(deployment, rpc, [one.submission for one in outcomes], first_block, rpc.head())
-    verifier = Verifier(deployment)
-    for outcome, events in zip(outcomes, opened, strict=True):
-        outcome.opened = events
-        if not outcome.problem:
-            _check(api, outcome, verifier)
+        verifier = Verifier(deployment)
+        for outcome, events in zip(outcomes, opened, strict=True):
+            outcome.opened = events
+            if not outcome.problem:
+                _check(api, rpc, outcome, verifier)
     return outcomes
 
 
@@ -161,7 +164,7 @@ def _poll(api: Api, outcomes: Sequence[Outcome], timeout: float) -> None:
             outcome.transitions = api.get(f"/v1/requests/{outcome.job_id}/timeline").body.get("transitions", [])
 
 
-def _check(api: Api, outcome: Outcome, verifier: Verifier) -> None:
+def _check(api: Api, rpc: Rpc, outcome: Outcome, verifier: Verifier) -> None:
     """Completed, one request event by the recorded transaction, and a result that the registered keys have signed."""
     if outcome.status != "completed":
         outcome.problem = f"{outcome.status}: {outcome.row.get('err_reason')}"
@@ -170,10 +173,10 @@ def _check(api: Api, outcome: Outcome, verifier: Verifier) -> None:
     elif outcome.opened[0].tx_hash != outcome.tx_hash:
         outcome.problem = f"the request event is of {outcome.opened[0].tx_hash}"
     else:
-        _check_result(api, outcome, verifier)
+        _check_result(api, rpc, outcome, verifier)
 
 
-def _check_result(api: Api, outcome: Outcome, verifier: Verifier) -> None:
+def _check_result(api: Api, rpc: Rpc, outcome: Outcome, verifier: Verifier) -> None:
     submission = outcome.submission
     answer = api.get(f"{submission.path}/{outcome.job_id}")
     if answer.status != http.HTTPStatus.OK:
@@ -181,6 +184,7 @@ def _check_result(api: Api, outcome: Outcome, verifier: Verifier) -> None:
         return
     try:
         outcome.checked = verifier.check(submission, answer.body["result"])
+        outcome.checked_on_chain = verifier.chain_answer(rpc, submission, outcome.opened[0].reference_id)
     except (Mismatch, KeyError, ValueError) as error:
         outcome.problem = f"{type(error).__name__}: {error}"
     outcome.shown = _short(submission, answer.body["result"])
@@ -205,7 +209,9 @@ def print_table(outcomes: Sequence[Outcome], write: Callable[[str], object]) -> 
         for transition in outcome.transitions:
             write(f"      {_clock(transition['at'])}  {transition['to_status']}")
         write(f"      tx      {outcome.tx_hash or '-'}  ({len(outcome.opened)} request event on chain)")
-        write(f"      result  {outcome.shown or '-'}  ({outcome.checked} signatures checked)")
+        write(
+            f"      result  {outcome.shown or '-'}  ({outcome.checked} signatures checked, {outcome.checked_on_chain} on chain)"
+        )
         if outcome.problem:
             write(f"      problem {outcome.problem}")
 

@@ -32,6 +32,12 @@ REQUEST_EVENTS: Final = {
     "input_proof": _VERIFICATION.event("VerifyProofRequest").topic,
 }
 
+_SHARE: Final = _DECRYPTION.event("UserDecryptionResponse")
+RESPONSE_EVENTS: Final = {
+    "public_decrypt": _DECRYPTION.event("PublicDecryptionResponse"),
+    "input_proof": _VERIFICATION.event("VerifyProofResponse"),
+}
+
 
 class Mismatch(Exception):
     """An answer is not what the chain and the registered keys say."""
@@ -94,6 +100,26 @@ class Verifier:
         signatures = [_bytes(signature) for signature in result["signatures"]]
         threshold = int(self._deployment.raw["coprocessor_threshold"])
         return self._quorum(message, signatures, self._coprocessors, threshold)
+
+    def chain_answer(self, rpc: Rpc, submission: Submission, reference_id: str) -> int:
+        """Checks what the chain itself answered for a request id (0x text): every share of every node, also those that
+        the API does not serve. Returns the number of signatures that were checked."""
+        gateway = self._deployment.gateway
+        address = gateway["input_verification" if submission.form == "input_proof" else "decryption"]
+        event = RESPONSE_EVENTS.get(submission.form, _SHARE)
+        answers = [event.decode(log) for log in rpc.logs([address], [event.topic, reference_id], 0, rpc.head())]
+        _expect(bool(answers), "the chain has no answer")
+        if event is _SHARE:
+            shares = [{"payload": p.hex(), "signature": s.hex(), "extraData": e.hex()} for _, p, s, e in answers]
+            return self.user_decrypt(submission, shares)
+        _expect(len(answers) == 1, f"the chain has {len(answers)} answers")
+        first, signatures, *rest = answers[0]
+        signed = [signature.hex() for signature in signatures]
+        if submission.form == "input_proof":
+            handles = [handle.hex() for handle in first]
+            return self.input_proof(submission, {"accepted": True, "handles": handles, "signatures": signed})
+        result = {"decryptedValue": first.hex(), "signatures": signed, "extraData": rest[0].hex()}
+        return self.public_decrypt(submission, result)
 
     def _quorum(self, message: bytes, signatures: Iterable[bytes], known: Sequence[str], threshold: int) -> int:
         signers = [eip712.recover(message, signature) for signature in signatures]
