@@ -1,7 +1,8 @@
 """From a leased request to a transaction that may be signed: calldata and gas, all requests in one RPC batch.
 
 Estimation is the simulation, and it comes before any nonce is taken (viem 3142). A revert is a proven refusal, except for the
-contract errors that time heals; no answer, or an answer about something else, is not. No member holds up the others.
+contract errors that time heals; no answer, or an answer about something else, is not, however often it comes: the row's
+deadline ends that. No member holds up the others.
 """
 
 from __future__ import annotations
@@ -27,19 +28,21 @@ log = logging.getLogger("relayer.send")
 
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
-MAX_TRIES: Final = 10
-"""Leases after which an answer that is neither a revert nor a transport problem counts as a refusal for good."""
 INTERNAL: Final = "internal_server_error"
 
 
 @dataclass
 class Estimated:
-    """Three ways on: to be signed, to be refused, to be tried again after so many seconds."""
+    """Three ways on: to be signed, to be refused, to be tried again after so many seconds.
+
+    `silent`: the chain left at least one question without an answer. `no_gas`: the signer cannot pay.
+    """
 
     wanted: list[Wanted] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     delayed: list[tuple[Held, float]] = field(default_factory=list)
     no_gas: bool = False
+    silent: bool = False
 
 
 def estimate(context: ShiftContext, lane: Lane, deliveries: Sequence[LeasedRequest]) -> Estimated:
@@ -71,18 +74,16 @@ def _sort_in(result: Estimated, held: Held, attempt: int, call: ContractCall, an
     if isinstance(answer, Ok):
         result.wanted.append(Wanted(held, call.to, call.data, answer.value))
     elif isinstance(answer, Missing):
-        result.delayed.append((held, delay_after(attempt)))
+        # Not the request's fault: it does not pay with longer and longer delays. The lane rests instead.
+        result.silent = True
+        result.delayed.append((held, delay_after(1)))
     else:
         revert = revert_of(answer.error)
-        send_class = classify_send(answer)
         if revert is not None:
             _refused_by_contract(result, held, attempt, revert)
-        elif send_class is SendClass.INSUFFICIENT_FUNDS:
+        elif classify_send(answer) is SendClass.INSUFFICIENT_FUNDS:
             result.no_gas = True
             result.delayed.append((held, delay_after(1)))
-        elif attempt >= MAX_TRIES and send_class is not SendClass.RATE_LIMITED:
-            text = f"Transaction failed: Gas estimation failed after {attempt} retries: {answer.error.message}"
-            result.refusals.append(Refusal(held, INTERNAL, text))
         else:
             result.delayed.append((held, delay_after(attempt)))
 

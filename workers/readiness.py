@@ -134,11 +134,15 @@ def _write(context: ShiftContext, decisions: Decisions) -> None:
     sending.admit(conn, decisions.admitted)
     sending.end_unsent(conn, Verb.DENY, decisions.denied)
     sending.end_unsent(conn, Verb.EXPIRE_READINESS, decisions.expired)
-    crash_point("before_readiness_release_commit")
+    crash_point("before_readiness_nack_commit")
     queue.nack_jobs(conn, [job for job, _ in decisions.delayed], [seconds for _, seconds in decisions.delayed])
+    crash_point("after_readiness_nack_commit")
+    crash_point("before_readiness_move_commit")
     queue.move_jobs(conn, decisions.moved, SEND)
+    crash_point("after_readiness_move_commit")
+    crash_point("before_readiness_ack_commit")
     queue.ack_jobs(conn, decisions.done)
-    crash_point("after_readiness_release_commit")
+    crash_point("after_readiness_ack_commit")
     if decisions.denied or decisions.expired:
         log.info(
             "decrypts ended before they were sent",

@@ -39,11 +39,10 @@ log = logging.getLogger("relayer.send")
 
 BATCH: Final = 200
 DISABLED_SECONDS: Final = 120.0
-UNSIGNABLE_SECONDS: Final = 30.0
 REFRESH_SECONDS: Final = 0.1
-RPC_REST_SECONDS: Final = 0.5
+FIRST_REST_SECONDS: Final = 0.5
+LONGEST_REST_SECONDS: Final = 5.0
 ORPHAN_SECONDS: Final = 2.0
-LEFT_SECONDS: Final = 1.0
 
 
 class SettleTurn:
@@ -111,8 +110,7 @@ class SettleTurn:
         estimated = estimate(context, lane, ready)
         if estimated.no_gas:
             signers.hold_back(context, lane, SignerStatus.PAUSED, SignerReason.INSUFFICIENT_FUNDS)
-        if ready and len(estimated.delayed) == len(ready):
-            lane.send_at = monotonic() + RPC_REST_SECONDS
+        _rest(lane, silent=estimated.silent)
         price = current_price(context) if estimated.wanted else None
         if price is None:
             estimated.delayed += [(item.held, delay_after(1)) for item in estimated.wanted]
@@ -128,7 +126,7 @@ class SettleTurn:
         if left:
             # Moved on meanwhile, or no longer ours to send: whoever leases them next reads them again.
             crash_point("before_left_nack_commit")
-            queue.nack_jobs(context.conn, left, [LEFT_SECONDS] * len(left))
+            queue.nack_jobs(context.conn, left, [delay_after(receipt.attempt) for receipt in left])
             crash_point("after_left_nack_commit")
         if not prepared:
             return
@@ -166,6 +164,13 @@ def current_price(context: ShiftContext) -> Price | None:
         return None
     crash_point("after_quote_rpc")
     return Price(fees.max_fee_per_gas, fees.max_priority_fee)
+
+
+def _rest(lane: Lane, *, silent: bool) -> None:
+    """After silence of the chain leave the queue alone for a while: leasing only to put off would age every job."""
+    lane.silences = lane.silences + 1 if silent else 0
+    if silent:
+        lane.send_at = monotonic() + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(lane.silences - 1, 10))
 
 
 def triage(context: ShiftContext, lane: Lane, deliveries: Sequence[LeasedRequest]) -> list[LeasedRequest]:
@@ -214,9 +219,6 @@ def prepare(context: ShiftContext, lane: Lane, wanted: Sequence[Wanted], price: 
             "request cannot be prepared",
             extra={"action": "prepare_failed", "subject": wanted[0].held.subject, "error": type(error).__name__},
         )
-        crash_point("before_unsignable_nack_commit")
-        queue.nack_jobs(context.conn, [wanted[0].held.receipt], [UNSIGNABLE_SECONDS])
-        crash_point("after_unsignable_nack_commit")
         return []
 
 
@@ -234,11 +236,15 @@ def _release(
 ) -> None:
     if not (done or back or disabled):
         return
-    crash_point("before_send_release_commit")
+    crash_point("before_send_ack_commit")
     queue.ack_jobs(context.conn, done)
+    crash_point("after_send_ack_commit")
+    crash_point("before_send_move_commit")
     queue.move_jobs(context.conn, back, READY)
+    crash_point("after_send_move_commit")
+    crash_point("before_send_put_off_commit")
     queue.nack_jobs(context.conn, disabled, [DISABLED_SECONDS] * len(disabled))
-    crash_point("after_send_release_commit")
+    crash_point("after_send_put_off_commit")
     log.info(
         "jobs that needed no send",
         extra={"action": "send_released", "dropped": len(done), "moved_back": len(back), "disabled": len(disabled)},

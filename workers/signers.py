@@ -46,6 +46,7 @@ class Lane:
     maintain_at: float = 0.0
     refreshed_at: float = 0.0
     send_at: float = 0.0
+    silences: int = 0
     finalize_at: float = 0.0
     replace_at: float = 0.0
     moved_at: float = field(default_factory=monotonic)
@@ -184,6 +185,7 @@ def sync(context: ShiftContext, lane: Lane) -> bool:
     lane.state = synced.signer
     lane.saw_chain_count(account.latest)
     lane.sync_at = now + SYNC_SECONDS
+    lane.has_open = True  # asked again: a person's decision may have reopened an attempt
     if synced.foreign_use:
         lane.foreign_use = True
         log.error(

@@ -306,6 +306,9 @@ def test_a_silent_chain_costs_nothing_but_time(conn, node, start):
     assert statuses(conn, subjects + more) == ["tx_in_flight"] * 3 + ["processing"] * 3
     assert jobs(conn) == 3
     assert conn.execute("SELECT count(*) FROM queue_job WHERE leased_by IS NULL").fetchone() == (3,)
+    # It rests instead of leasing and putting off the whole queue again and again.
+    requests(conn, 1)
+    assert turn.run(context) == 0
 
 
 def test_no_gas_pauses_the_signer_and_arriving_gas_lifts_it_with_the_same_bytes(conn, node, start):
