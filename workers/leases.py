@@ -96,7 +96,10 @@ class LeaseKeeper:
         """Give the signs of life under this name from now on, the first one at once."""
         with self._lock:
             self._beat = resource
-            self._sign_of_life()
+            try:
+                self._sign_of_life()
+            except psycopg.Error as error:
+                log.warning("no beat: %s", error, extra={"action": "beat", "resource": resource})
 
     def epoch_of(self, resource: str) -> int | None:
         """The present epoch of a resource, None when nobody has ever held it."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
+import psycopg
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
@@ -25,6 +26,7 @@ HAND_OVER_SECONDS = 1.0
 OVERTIME_SECONDS = 10.0
 """How much longer a shift stays when its successor cannot be enqueued (an outage of the database)."""
 STEP_SECONDS = 0.01
+OUTAGE_STEP_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +137,20 @@ def _wait_for_slot(
     keeper: LeaseKeeper, resource: str, plan: ShiftPlan, stop_requested: Callable[[], bool]
 ) -> HeldLease | None:
     give_up = monotonic() + plan.wait
+    last = give_up + OVERTIME_SECONDS
     while True:
-        lease = keeper.try_hold(resource, after=plan.after)
-        if lease is not None:
-            return lease
-        # Only while the row still stands at the epoch that this shift follows is there anything to wait for.
-        if stop_requested() or monotonic() >= give_up or keeper.epoch_of(resource) != plan.after:
-            return None
+        try:
+            lease = keeper.try_hold(resource, after=plan.after)
+            if lease is not None:
+                return lease
+            # Only while the row still stands at the epoch that this shift follows is there anything to wait for.
+            if stop_requested() or monotonic() >= give_up or keeper.epoch_of(resource) != plan.after:
+                return None
+        except psycopg.OperationalError as error:
+            # The succession must not end with an outage that falls on a hand-over.
+            if stop_requested() or monotonic() >= last:
+                raise
+            give_up = min(last, monotonic() + plan.wait)
+            log.warning("waiting for the database: %s", error, extra={"action": "shift_wait"})
+            time.sleep(OUTAGE_STEP_SECONDS)
         time.sleep(STEP_SECONDS)

@@ -8,6 +8,7 @@ its last user. Production runs one process a container instead (Procfile).
 from __future__ import annotations
 
 import http.client
+import logging
 import os
 import shlex
 import shutil
@@ -26,6 +27,8 @@ from time import monotonic, sleep
 from typing import Any
 
 from workers import lifeline
+
+log = logging.getLogger("relayer.supervise")
 
 STOP_SECONDS = 20.0
 
@@ -171,6 +174,7 @@ class Supervisor:
         path = home / "supervisord.conf"
         path.write_text(configuration(self._var, self._root, self._wanted))
         shutil.rmtree(self._var / "metrics", ignore_errors=True)
+        socket_path(self._var).unlink(missing_ok=True)
         program = str(Path(sys.executable).with_name("supervisord"))
         self._process = subprocess.Popen(
             lifeline.command(program, "-n", "-c", str(path)),
@@ -202,9 +206,15 @@ class Supervisor:
         return self._process is not None and self._process.poll() is not None
 
     def stop(self) -> None:
-        """Stop every program in order, then supervisord."""
+        """Stop every program, then supervisord."""
         if self._process is None or self._process.poll() is not None:
             return
+        try:
+            self._proxy().supervisor.stopAllProcesses(
+                True
+            )  # all at once; at its own end supervisord stops one after the other
+        except (OSError, http.client.HTTPException, xmlrpc.client.Fault):
+            log.debug("supervisord does not answer", extra={"action": "stack_stop"})
         self._process.terminate()
         try:
             self._process.wait(STOP_SECONDS)

@@ -3,7 +3,8 @@
 django-q2 guards its own workers, but nobody guards its sentinel and parent, nor a group that hangs. A group is known by the beats of its
 slots. Stage 1: a beat older than 2 s gets a new shift for that slot, once an epoch. Stage 2: a beat older than 4.5 s, or a loop that has
 not come round for 30 s, has the whole group killed and started again. An outage of the database is no hang: while the beats cannot be
-read, and for 5 s after, there is no verdict. The groups are tied to this process and end with it.
+read, and for 5 s after, there is no verdict. Nor is a slow start one: a slot is judged from its first beat on, and a group that has
+given none for a minute is started again. The groups are tied to this process and end with it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ log = logging.getLogger("relayer.watchdog")
 LOOK_SECONDS = 0.5
 RESCUE_SECONDS = 2.0
 STUCK_SECONDS = 30.0
-GRACE_SECONDS = 8.0
+START_SECONDS = 60.0
+SETTLED_SECONDS = 8.0
 OUTAGE_SECONDS = 5.0
 DRAIN_SECONDS = 10.0
 _FIRST_DELAY, _LONGEST_DELAY = 0.2, 5.0
@@ -49,15 +51,16 @@ class Group:
         self.name = name
         self.slots = slots_of(name)
         self.rescued: dict[str, int] = {}
+        self.reported: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
         self._delay = _FIRST_DELAY
         self._start_at = 0.0
 
     @property
-    def settled(self) -> bool:
-        """Whether the group runs and has had the time to give signs of life."""
-        return self._process is not None and monotonic() - self._started_at > GRACE_SECONDS
+    def lived(self) -> float | None:
+        """Seconds since the group was started, None while it does not run."""
+        return None if self._process is None else monotonic() - self._started_at
 
     def tend(self) -> None:
         """Start the group when it is due; notice when its parent has ended."""
@@ -70,9 +73,9 @@ class Group:
     def replace(self, reason: str) -> None:
         """Kill whatever is left of the group and have it started again."""
         log.error("group killed: %s", reason, extra={"action": "group_killed", "group": self.name, "reason": reason})
-        lived = monotonic() - self._started_at
+        settled = (self.lived or 0.0) > SETTLED_SECONDS
         self.kill()
-        self._delay = _FIRST_DELAY if lived > GRACE_SECONDS else min(self._delay * 2, _LONGEST_DELAY)
+        self._delay = _FIRST_DELAY if settled else min(self._delay * 2, _LONGEST_DELAY)
         self._start_at = monotonic() + self._delay
 
     def kill(self) -> None:
@@ -116,6 +119,7 @@ class Group:
         )
         self._started_at = monotonic()
         self.rescued = {}
+        self.reported = set()
         log.info("group started", extra={"action": "group_started", "group": self.name, "pid": self._process.pid})
 
 
@@ -154,8 +158,8 @@ class Watchdog:
             self._reachable_since = monotonic()
         if monotonic() - self._reachable_since >= OUTAGE_SECONDS:
             for group in self._groups:
-                if group.settled:
-                    self._judge(group, [seen[resource] for resource in group.slots])
+                if group.lived is not None:
+                    self._judge(group, group.lived, [seen[resource] for resource in group.slots])
 
     def _read_beats(self) -> dict[str, beats.Beat]:
         if self._conn is None or self._conn.closed:
@@ -165,17 +169,19 @@ class Watchdog:
         resources = [resource for group in self._groups for resource in group.slots]
         return {beat.resource: beat for beat in beats.beats_of(self._conn, resources)}
 
-    def _judge(self, group: Group, seen: Sequence[beats.Beat]) -> None:
+    def _judge(self, group: Group, lived: float, seen: Sequence[beats.Beat]) -> None:
         for slot, beat in enumerate(seen):
-            if beat.age_seconds is None or beat.stuck_seconds is None:
-                group.replace(f"no sign of life from {beat.resource}")
+            age, stuck = beat.age_seconds, beat.stuck_seconds
+            if age is not None and age < lived:
+                group.reported.add(beat.resource)
+            if age is None or stuck is None or beat.resource not in group.reported:
+                if lived > START_SECONDS:
+                    group.replace(f"no sign of life from {beat.resource}")
+                    return
+            elif age > settings.BEAT_STALE_SECONDS or stuck > STUCK_SECONDS:
+                group.replace(f"{beat.resource}: beat {age:.1f} s old, loop behind by {stuck:.1f} s")
                 return
-            if beat.age_seconds > settings.BEAT_STALE_SECONDS or beat.stuck_seconds > STUCK_SECONDS:
-                group.replace(
-                    f"{beat.resource}: beat {beat.age_seconds:.1f} s old, loop behind by {beat.stuck_seconds:.1f} s"
-                )
-                return
-            if beat.age_seconds > RESCUE_SECONDS and group.rescued.get(beat.resource) != beat.epoch:
+            elif age > RESCUE_SECONDS and group.rescued.get(beat.resource) != beat.epoch:
                 self._rescue(group, slot, beat)
 
     def _rescue(self, group: Group, slot: int, beat: beats.Beat) -> None:
