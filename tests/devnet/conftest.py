@@ -57,10 +57,10 @@ def chain(layout: Layout, service: str) -> Any:
 
 @contextmanager
 def bot(layout: Layout, name: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A bot as the product starts it."""
+    """A bot as a process of its own."""
     environment = {**os.environ, "RELAYER_VAR": str(layout.var), "LOG_LEVEL": "WARNING"}
     environment.pop("RELAYER_DEPLOYMENT", None)
-    arguments = (sys.executable, "manage.py", "relayer_devnet", name)
+    arguments = (sys.executable, "-m", "workers.devnet", name)
     with process(*arguments, environment=environment) as child:
         yield child
 

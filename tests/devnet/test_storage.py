@@ -13,8 +13,7 @@ import pytest
 from tests.devnet.conftest import Devnet
 from workers.devnet import storage
 from workers.devnet.contracts import contract
-from workers.devnet.layout import KEY_FILES
-from workers.devnet.plan import CRS_ID, KEY_ID
+from workers.devnet.published import CRS_ID, KEY_FILES, KEY_ID
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from eth_abi.abi import decode
 
 from workers.devnet import handles
 from workers.devnet.ciphertext import MARKER, fhe_types
-from workers.devnet.layout import KEY_FILES
+from workers.devnet.published import KEY_FILES
 
 # Made once with node-tfhe (ProvenCompactCiphertextList.safe_serialize) over the devnet's public key and CRS.
 ALL_TYPES = Path(__file__).parent / "data" / "proof_all_types.bin"

@@ -19,7 +19,7 @@ FIRST_BASE_FEE: Final = 500_000_000
 CHAINS: Final = {"gateway": GATEWAY_CHAIN_ID, "host": HOST_CHAIN_ID}
 
 
-class PortTaken(Exception):
+class PortTaken(OSError):
     """Another program listens where this chain should."""
 
 

@@ -17,7 +17,7 @@ from workers.devnet.contracts import contract
 from workers.devnet.deployment import Deployment
 from workers.devnet.handles import derive
 from workers.devnet.layout import Layout
-from workers.devnet.plan import KEY_ID
+from workers.devnet.published import KEY_ID
 from workers.devnet.sending import Call, Sender
 
 PROOFS_A_TRANSACTION: Final = 40

@@ -15,8 +15,9 @@ from workers.devnet.accounts import (
     labelled,
 )
 from workers.devnet.contracts import contract
-from workers.devnet.layout import GATEWAY_CHAIN_ID, HOST_CHAIN_ID, STORAGE_PREFIX, Layout, Ports, write_atomically
+from workers.devnet.layout import GATEWAY_CHAIN_ID, HOST_CHAIN_ID, Layout, Ports, write_atomically
 from workers.devnet.plan import Plan, context_call, gateway_plan, host_plan
+from workers.devnet.published import STORAGE_PREFIX
 from workers.devnet.rpc import Rpc
 from workers.devnet.sending import Call, Sender
 
@@ -26,7 +27,7 @@ DEMO_CONTRACTS: Final = 2
 UNLIMITED: Final = 2**256 - 1
 
 
-class ForeignChain(Exception):
+class ForeignChain(ValueError):
     """The running chain was not made by this plan: its deployer has sent something else."""
 
 

@@ -22,8 +22,6 @@ ADDRESS: Final = "127.0.0.1"
 GATEWAY_CHAIN_ID: Final = 654321
 HOST_CHAIN_ID: Final = 8009
 SERVICES: Final = ("gateway", "host", "storage")
-KEY_FILES: Final = Path(__file__).resolve().parent / "keys"
-STORAGE_PREFIX: Final = "PUB-p1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Final
 
 import rlp
@@ -16,11 +15,10 @@ import rlp
 from workers.devnet.accounts import COPROCESSOR_THRESHOLD, KMS_THRESHOLD, Wallets
 from workers.devnet.contracts import contract
 from workers.devnet.eip712 import keccak256
-from workers.devnet.layout import GATEWAY_CHAIN_ID, HOST_CHAIN_ID, KEY_FILES, STORAGE_PREFIX
+from workers.devnet.layout import GATEWAY_CHAIN_ID, HOST_CHAIN_ID
+from workers.devnet.published import CRS_FILE, CRS_ID, FHE_KEY_FILE, KEY_ID, STORAGE_PREFIX, key_file
 from workers.devnet.sending import CREATION_GAS, Call
 
-KEY_ID: Final = 3
-CRS_ID: Final = 4
 FIRST_CONTEXT_ID: Final = (7 << 248) + 1
 TOKEN: Final = 10**18
 SIGNER_TOKENS: Final = 1_000_000_000 * TOKEN
@@ -30,8 +28,6 @@ DECRYPTION_PRICE: Final = TOKEN // 20
 KMS_GENERATION_THRESHOLD: Final = 9
 MPC_THRESHOLD: Final = 4
 SOFTWARE_VERSION: Final = "devnet-1"
-FHE_KEY_FILE: Final = "PublicKey"
-CRS_FILE: Final = "CRS"
 
 
 def created_address(sender: str, nonce: int) -> str:
@@ -121,8 +117,3 @@ def context_call(protocol_config: str, wallets: Wallets, storage_url: str) -> Ca
 
 def _digest(kind: str) -> bytes:
     return sha256(key_file(kind).read_bytes()).digest()
-
-
-def key_file(kind: str) -> Path:
-    """The file that is served as `<kind>/<id>`."""
-    return KEY_FILES / f"{kind}.bin"

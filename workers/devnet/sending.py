@@ -19,7 +19,7 @@ TIP_WEI: Final = 1_000_000_000
 FEE_FACTOR: Final = 4
 
 
-class TransactionFailed(Exception):
+class TransactionFailed(ValueError):
     """A devnet transaction was mined with status 0."""
 
 

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from workers.devnet.layout import ADDRESS, STORAGE_PREFIX
-from workers.devnet.plan import CRS_FILE, CRS_ID, FHE_KEY_FILE, KEY_ID, key_file
+from workers.devnet.layout import ADDRESS
+from workers.devnet.published import CRS_FILE, CRS_ID, FHE_KEY_FILE, KEY_ID, STORAGE_PREFIX, key_file
 
 ROUTES: Final = {
     f"/kms-public/{STORAGE_PREFIX}/{FHE_KEY_FILE}/{KEY_ID:064x}": FHE_KEY_FILE,

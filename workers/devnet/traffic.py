@@ -19,8 +19,7 @@ from workers.devnet.accounts import Wallet
 from workers.devnet.contracts import contract
 from workers.devnet.deployment import Deployment
 from workers.devnet.handles import EADDRESS, EBOOL, EUINT32, EUINT64, fresh
-from workers.devnet.layout import KEY_FILES
-from workers.devnet.plan import KEY_ID
+from workers.devnet.published import KEY_FILES, KEY_ID
 from workers.devnet.rpc import Rpc
 from workers.devnet.sending import Call, Sender
 
