@@ -54,7 +54,16 @@ class Blocks:
         return self._gateway.head()
 
     def genesis(self) -> bytes:
-        """The hash of block 0. Raises RpcError, RpcUnavailable."""
+        """The hash of block 0, as block 1 names it. Raises RpcError, RpcUnavailable.
+
+        An anvil that was restarted from its state file makes a block 0 of its own each time and may answer with any of them;
+        the parent hash of block 1 is the one that the chain is built on.
+        """
+        (first,) = self._gateway.blocks([1])
+        if isinstance(first, Missing):
+            raise RpcUnavailable(first.reason, sent=True)
+        if isinstance(first, Ok) and first.value is not None:
+            return first.value.parent_hash
         return self._gateway.genesis_hash()
 
     def window(self, lo: int, hi: int) -> Window:

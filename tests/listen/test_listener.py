@@ -258,3 +258,15 @@ def test_the_command_ends_with_78_on_a_foreign_chain(
         call_command("relayer_listener")
     assert ended.value.code == 78
     assert "this database belongs to" in capsys.readouterr().err
+
+
+def test_the_genesis_is_what_block_1_is_built_on(chain: StubChain, clients: Clients) -> None:
+    """A restarted anvil answers eth_getBlockByNumber(0) with a block of its own making; the chain is still the same."""
+    assert Blocks(clients.gateway).genesis() == chain.genesis
+    chain.head = 5
+    known = chain.eth_getBlockByNumber("0x1", False)
+    chain.genesis = b"\x55" * 32
+    chain.eth_getBlockByNumber = (  # type: ignore[method-assign]
+        lambda tag, full: known if tag == "0x1" else StubChain.eth_getBlockByNumber(chain, tag, full)
+    )
+    assert Blocks(clients.gateway).genesis() == b"\x99" * 32
