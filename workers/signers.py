@@ -30,6 +30,7 @@ log = logging.getLogger("relayer.send")
 
 SYNC_SECONDS: Final = 10.0
 SYNC_RETRY_SECONDS: Final = 0.5
+FIRST_SIGNER_SECONDS: Final = 0.1
 FURTHER_SIGNER_SECONDS: Final = 1.0
 """A process with a signer leaves the others to processes without one for this long between its own tries."""
 
@@ -146,8 +147,8 @@ class SignerPool:
                     extra={"action": "signer_held", "signer": hex_data(signer.address), "epoch": held.epoch},
                 )
                 break
-        pause = FURTHER_SIGNER_SECONDS * random.uniform(0.8, 1.2) if self._lanes else 0.0
-        self._next_try = monotonic() + pause
+        pause = FURTHER_SIGNER_SECONDS if self._lanes else FIRST_SIGNER_SECONDS
+        self._next_try = monotonic() + pause * random.uniform(0.8, 1.2)
 
 
 def sync(context: ShiftContext, lane: Lane) -> bool:
@@ -187,11 +188,7 @@ def sync(context: ShiftContext, lane: Lane) -> bool:
     lane.sync_at = now + SYNC_SECONDS
     lane.has_open = True  # asked again: a person's decision may have reopened an attempt
     if synced.foreign_use:
-        lane.foreign_use = True
-        log.error(
-            "signer key used elsewhere: blocked",
-            extra={"action": "signer_blocked", "signer": lane.name, "chain_nonce": account.latest},
-        )
+        _note_foreign_use(lane, account.latest)
     _lift_own_pause(context, lane, account.balance)
     return True
 
@@ -222,6 +219,14 @@ def refresh(context: ShiftContext, lane: Lane) -> None:
     lane.refreshed_at = monotonic()
     if isinstance(answer, Ok):
         lane.saw_chain_count(answer.value)
+
+
+def _note_foreign_use(lane: Lane, chain_nonce: int) -> None:
+    lane.foreign_use = True
+    log.error(
+        "signer key used elsewhere: blocked",
+        extra={"action": "signer_blocked", "signer": lane.name, "chain_nonce": chain_nonce},
+    )
 
 
 def _lift_own_pause(context: ShiftContext, lane: Lane, balance: int) -> None:
