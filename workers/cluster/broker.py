@@ -21,7 +21,7 @@ log = logging.getLogger("relayer.cluster")
 _LOST = (OperationalError, InterfaceError)
 
 
-class SurvivingOrm(ORM):  # type: ignore[misc]
+class SurvivingOrm(ORM):
     """The `broker_class` of our clusters."""
 
     @staticmethod

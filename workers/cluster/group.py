@@ -64,7 +64,7 @@ def run_group(cluster: str, group: str) -> int:
 def _cluster_class() -> Callable[[], Any]:
     from django_q.cluster import Cluster
 
-    class RelayerCluster(Cluster):  # type: ignore[misc]
+    class RelayerCluster(Cluster):
         stopping_for_good = False
 
         def sig_handler(self, number: int, frame: FrameType | None) -> None:

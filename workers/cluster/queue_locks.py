@@ -69,7 +69,7 @@ def install() -> None:
     """Have q2's sentinel make its two queues with these locks. Call before the cluster starts."""
     from django_q import cluster, queues
 
-    class SturdyQueue(queues.Queue):  # type: ignore[misc]
+    class SturdyQueue(queues.Queue):
         def __init__(self, *arguments: Any, **options: Any) -> None:
             super().__init__(*arguments, **options)
             self._rlock = ProcessLock()

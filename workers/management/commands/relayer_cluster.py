@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
@@ -14,7 +14,7 @@ class Command(BaseCommand):
     """Starts a django-q2 cluster that runs shifts, until SIGTERM or SIGINT."""
 
     help = "Run one django-q2 process group, which works shifts of a cluster until it is told to stop."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The cluster, and the name of the group."""

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
@@ -20,7 +20,7 @@ class Command(BaseCommand):
     """Starts the embedded server, starts it again when it dies, until SIGTERM or SIGINT. It stops with its last user."""
 
     help = "Keep the embedded PostgreSQL running until told to stop. It stops when its last user ends."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Look four times a second. Raises CommandError when DATABASE_URL names a server of somebody else."""

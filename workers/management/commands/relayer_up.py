@@ -15,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from time import monotonic
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
@@ -30,7 +30,7 @@ class Command(BaseCommand):
     """Prepares database and devnet, runs every process under a supervisor until Ctrl-C, SIGTERM, or the end of the demo."""
 
     help = "Prepare and run the whole relayer on this machine: database, devnet, web, workers, listener."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Whether to run the demo against the stack, and to stop after it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
@@ -15,7 +15,7 @@ class Command(BaseCommand):
     """Starts the clusters' process groups and restarts those that die or hang, until SIGTERM or SIGINT."""
 
     help = "Run this host's django-q2 process groups and restart those that die or hang."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Which clusters, and what tells two sets on one host apart."""

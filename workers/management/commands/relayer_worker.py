@@ -7,7 +7,7 @@ import signal
 import threading
 from contextlib import closing
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
@@ -23,7 +23,7 @@ class Command(BaseCommand):
     """A shift without an end, for deployments that want plain processes instead of q2 clusters."""
 
     help = "Work a cluster's turns in this process until SIGTERM or SIGINT."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The cluster."""

@@ -1,0 +1,74 @@
+"""The embedded server: shared, stopped with its last user, back after every kind of unclean end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from relayer_site.embedded import DATABASE, EmbeddedPostgres
+from tests.processes.children import Child
+from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def var(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of its own: the other tests' server must not be killed."""
+    return tmp_path_factory.mktemp("embedded")
+
+
+def _use(var: Path) -> Callable[[Callable[[str], None]], None]:
+    def work(say: Callable[[str], None]) -> None:
+        server = EmbeddedPostgres(var)
+        server.ensure()
+        with psycopg.connect(server.url()) as conn:
+            row = conn.execute("SELECT current_database(), current_setting('max_connections')").fetchone()
+        assert row == (DATABASE, "200")
+        say(str(_pid(var)))
+        signal.pause()
+
+    return work
+
+
+def _pid(var: Path) -> int:
+    return int((var / "pg" / "postmaster.pid").read_text().split("\n", 1)[0])
+
+
+def _running(var: Path) -> bool:
+    return EmbeddedPostgres(var).postmaster() is not None
+
+
+def test_server_lives_from_its_first_user_to_its_last(var: Path) -> None:
+    first, second = Child(_use(var)), Child(_use(var))
+    assert first.hear(60) == second.hear(60), "both use the same server"
+    first.signal(signal.SIGKILL)
+    assert _running(var)
+    second.signal(signal.SIGKILL)
+    wait_until(lambda: not _running(var), 10, "the guard stops the server")
+    third = Child(_use(var))
+    third.hear(60)
+    # Killed with its backends: the next ensure starts it again over the crashed data.
+    server = psutil.Process(_pid(var))
+    server.kill()
+    server.wait(10)
+    fourth = Child(_use(var))
+    assert int(fourth.hear(60)) != server.pid
+    third.signal(signal.SIGKILL)
+    fourth.signal(signal.SIGKILL)
+    wait_until(lambda: not _running(var), 10, "the guard stops the server")
+
+
+def test_another_programs_process_id_is_no_server(tmp_path: Path) -> None:
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "postmaster.pid").write_text(f"{psutil.Process().pid}\n{tmp_path / 'pg'}\n")
+    assert EmbeddedPostgres(tmp_path).postmaster() is None
+
+
+def test_a_long_directory_gets_a_short_socket_path() -> None:
+    server = EmbeddedPostgres(Path("/") / ("x" * 60) / ("y" * 60))
+    assert len(str(server.socket_directory / ".s.PGSQL.5432")) < 107
+    assert server.socket_directory == EmbeddedPostgres(server.var).socket_directory

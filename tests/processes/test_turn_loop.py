@@ -1,0 +1,108 @@
+"""The loop over turns: a turn that fails rests, the others go on, a broken connection is replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from workers.leases import LeaseKeeper
+from workers.shift import ShiftContext, TurnLoop
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class ScriptedTurn:
+    """Runs one step after another; each returns a count or raises."""
+
+    def __init__(self, name: str, *steps: Callable[[ShiftContext], int]) -> None:
+        self.name = name
+        self.steps = list(steps)
+        self.runs = 0
+        self.closed = False
+
+    def run(self, context: ShiftContext) -> int:
+        self.runs += 1
+        return self.steps.pop(0)(context) if self.steps else 0
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def keeper(transactional_db: None) -> Iterator[LeaseKeeper]:
+    with closing(LeaseKeeper("loop", 10.0)) as one:
+        yield one
+
+
+def _run(keeper: LeaseKeeper, turns: list[ScriptedTurn], over: Callable[[], bool]) -> int:
+    with closing(ShiftContext("loop", keeper, over)) as context:
+        loop = TurnLoop(context, turns, 0.001, over=over)
+        with closing(loop):
+            return loop.run()
+
+
+def _fail(context: ShiftContext) -> int:
+    raise ValueError("a poisoned item")
+
+
+def test_a_failing_turn_rests_while_the_others_go_on(keeper: LeaseKeeper, caplog: pytest.LogCaptureFixture) -> None:
+    bad = ScriptedTurn("bad", _fail)
+    good = ScriptedTurn("good", *[lambda context: 2] * 5)
+    assert _run(keeper, [bad, good], over=lambda: not good.steps) == 10
+    assert bad.runs == 1, "within the time of five good runs the failed turn was still resting"
+    assert bad.closed
+    assert good.closed
+    (record,) = [record for record in caplog.records if record.name == "relayer.shift"]
+    assert record.exc_info is not None
+
+
+def test_a_failing_turn_comes_back_and_is_forgiven(keeper: LeaseKeeper) -> None:
+    turn = ScriptedTurn("t", _fail, _fail, lambda context: 3)
+    assert _run(keeper, [turn], over=lambda: not turn.steps) == 3
+
+
+def test_a_lost_connection_is_replaced(keeper: LeaseKeeper) -> None:
+    seen: list[int] = []
+
+    def lose(context: ShiftContext) -> int:
+        seen.append(context.conn.info.backend_pid)
+        context.conn.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return 0
+
+    def use(context: ShiftContext) -> int:
+        seen.append(context.conn.info.backend_pid)
+        return 1
+
+    turn = ScriptedTurn("t", lose, use)
+    assert _run(keeper, [turn], over=lambda: not turn.steps) == 1
+    assert seen[0] != seen[1]
+
+
+def test_no_turn_inherits_an_open_transaction(keeper: LeaseKeeper) -> None:
+    statuses: list[Any] = []
+
+    def leave_open(context: ShiftContext) -> int:
+        context.conn.execute("BEGIN")
+        raise ValueError("between BEGIN and COMMIT")
+
+    def look(context: ShiftContext) -> int:
+        statuses.append(context.conn.info.transaction_status)
+        return 1
+
+    first, second = ScriptedTurn("first", leave_open), ScriptedTurn("second", look)
+    _run(keeper, [first, second], over=lambda: not second.steps)
+    assert statuses == [psycopg.pq.TransactionStatus.IDLE]
+
+
+def test_a_turn_that_cannot_close_does_not_keep_the_others_open(keeper: LeaseKeeper) -> None:
+    class Stubborn(ScriptedTurn):
+        def close(self) -> None:
+            raise RuntimeError("no")
+
+    stubborn, other = Stubborn("stubborn"), ScriptedTurn("other")
+    _run(keeper, [stubborn, other], over=lambda: other.runs > 0)
+    assert other.closed
