@@ -11,6 +11,7 @@ from requests_app.store import attempts as store
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
 from tests.send.scenes import add_request
+from tests.waiting import wait_until
 from workers import broadcast, receipts, replace, settle
 from workers.chain.hexdata import hex_data
 from workers.settle import SettleTurn
@@ -408,7 +409,7 @@ def test_two_processes_and_one_signer_send_each_row_once(conn, node, start):
     for turn, _ in turns:
         turn.close()
     requests(conn, 5)
-    assert turns[1][0].run(turns[1][1]) >= 5
+    wait_until(lambda: turns[1][0].run(turns[1][1]) >= 5, 3, "the other process takes the signer")
     assert len(node.known) == 35
     one_each(node, conn)
     assert statuses(conn, subjects) == ["tx_in_flight"] * 30
