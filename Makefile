@@ -55,6 +55,13 @@ test-browser: install-dev
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
 	@$(BIN)/python -m pytest $(TESTS) -m browser
 
+# Every page of the desk, of the stack that `make up` or `make demo` runs: wide, dark, narrow.
+.PHONY: screenshots
+screenshots: install-dev
+	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
+	@$(BIN)/python -m tests.browser.screenshots --url http://127.0.0.1:$$(cat $${RELAYER_VAR:-var}/api-port) \
+		--demo $${RELAYER_VAR:-var}/demo.json
+
 # One target a question, so that `make -k lint` answers all of them.
 .PHONY: lint ruff format types imports migrations openapi
 lint: ruff format types imports migrations openapi

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,6 +45,11 @@ def _url_without_secrets(match: re.Match[str]) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}{port}/..."
 
 
+@lru_cache(maxsize=1024)
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
 def _hex_stub(match: re.Match[str]) -> str:
     text = match.group(0)
     return f"{text[:10]}...({len(text.removeprefix('0x')) // 2} bytes)"
@@ -67,12 +73,13 @@ class Redactor:
             value = self._known.sub(REDACTED, value)
         if "://" in value:
             value = _URL.sub(_url_without_secrets, value)
-        value = _SECRET_ASSIGNMENT.sub(rf"\1\2{REDACTED}", value)
+        if ":" in value or "=" in value:
+            value = _SECRET_ASSIGNMENT.sub(rf"\1\2{REDACTED}", value)
         return _LONG_HEX.sub(_hex_stub, value) if len(value) >= 66 else value
 
     def value(self, name: str, value: Any) -> Any:
         """Return a JSON-ready copy of ``value``; everything under a secret ``name`` becomes a placeholder."""
-        if _SECRET_NAME.search(name):
+        if _is_secret_name(name):
             return REDACTED
         if value is None or isinstance(value, bool | float):
             return value

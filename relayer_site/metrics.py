@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -41,6 +42,7 @@ OTHER: Final = "other"
 SDK_NAME: Final = "@zama-fhe/relayer-sdk"
 SDK_VERSIONS: Final = frozenset({"0.4", "0.5"})
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+Metric = TypeVar("Metric", Counter, Histogram)
 _MAJOR_MINOR = re.compile(r"(\d{1,3}\.\d{1,3})(?:[.\-+].*)?")
 
 # A creation time a series doubles what is scraped and tells nothing that the counters do not.
@@ -89,14 +91,20 @@ def sdk_of(name: str, version: str) -> tuple[str, str]:
     return SDK_NAME, short if short in SDK_VERSIONS else UNKNOWN
 
 
+@lru_cache(maxsize=4096)
+def _child(metric: Metric, *labels: str) -> Metric:
+    """`metric.labels(...)`, remembered: the library takes a lock and builds a tuple of texts at each look-up."""
+    return metric.labels(*labels)
+
+
 def observe_exchange(request: HttpRequest, status: int, seconds: float) -> None:
     """Count one finished exchange."""
     method = request.method if request.method in METHODS else OTHER
     endpoint, version = endpoint_of(request.path, method)
     sdk = sdk_of(request.META.get("HTTP_ZAMA_SDK_NAME", ""), request.META.get("HTTP_ZAMA_SDK_VERSION", ""))
-    requests_total.labels(endpoint, method, version, *sdk).inc()
-    responses_total.labels(endpoint, method, version, str(status)).inc()
-    request_seconds.labels(endpoint, method, version).observe(seconds)
+    _child(requests_total, endpoint, method, version, *sdk).inc()
+    _child(responses_total, endpoint, method, version, str(status)).inc()
+    _child(request_seconds, endpoint, method, version).observe(seconds)
 
 
 def scrape_registry(database: Collector) -> CollectorRegistry:

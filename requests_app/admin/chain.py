@@ -13,6 +13,7 @@ from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin, older_than
+from requests_app.admin.explain import EVENTS
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.models import (
     ChainCursor,
@@ -26,10 +27,13 @@ from requests_app.models import (
 )
 
 _PAGE = 50
+LAST_INDEX = 0xFFFFF
 
 
 def place(position: int) -> str:
-    """A position as block and log index."""
+    """A position as block and log index; the last index of a block means the whole block."""
+    if position & LAST_INDEX == LAST_INDEX:
+        return f"{cells.number(position >> 20)} / all"
     return f"{cells.number(position >> 20)} / {position & 0xFFFFF}"
 
 
@@ -71,8 +75,8 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             ("Stored up to block", cells.number(cursor.block) if cursor else cells.NOTHING),
             ("Head hash", cells.hex_code(cursor.head_hash) if cursor else cells.NOTHING),
             ("Seal moved", cells.moment(cursor.updated_at) if cursor else cells.NOTHING),
-            ("Kept for", str(obj.retain)),
-            ("Reorganisations up to", f"{obj.reorg_depth} blocks"),
+            ("Kept for", cells.duration(obj.retain.total_seconds())),
+            ("Reorg depth", f"{obj.reorg_depth} blocks"),
             ("Halted", obj.halted or "no"),
         ]
         consumers = ConsumerCursor.objects.filter(source_id=obj.pk).order_by("consumer")[:20]
@@ -97,10 +101,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             Table(
                 "Bands",
                 ("No.", "From (block / log)", "Below (block / log)", "State", "Since"),
-                [
-                    (cells.number(b.band_no), place(b.lo), place(b.hi), cells.badge(b.state), cells.short_moment(b.at))
-                    for b in bands
-                ],
+                [(cells.number(b.band_no), place(b.lo), place(b.hi), b.state, cells.short_moment(b.at)) for b in bands],
                 "No band exists yet.",
                 frozenset({0, 1, 2}),
                 "newest 20",
@@ -125,7 +126,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             [
                 (
                     place(e.position),
-                    e.kind,
+                    EVENTS.get(e.kind, str(e.kind)),
                     cells.uint256(e.ref),
                     cells.hex_code(e.tx_hash),
                     cells.hex_code(e.contract),
@@ -135,7 +136,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
                 for e in rows
             ],
             "No event has been read.",
-            frozenset({0, 1}),
+            frozenset({0}),
         )
         return self._extra(request, source_id, f"Envelopes of source {source_id}", table, older)
 

@@ -88,6 +88,19 @@ STATUS_MEANING: Final[dict[Status, str]] = {
 }
 
 
+# Names of the envelope kinds that the listener stores (workers.chain.events.EventKind; a test compares).
+EVENTS: Final[dict[int, str]] = {
+    1: "public decryption requested",
+    2: "user decryption requested",
+    3: "proof requested",
+    4: "public decryption responded",
+    5: "user share responded",
+    6: "threshold reached",
+    7: "proof verified",
+    8: "proof rejected",
+}
+
+
 def reason(code: str) -> Reason:
     """The words for a reason code; an unknown one (written by a newer version) is shown as it is."""
     try:

@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 from django_q.models import Failure, OrmQ, Schedule, Success
+from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
@@ -37,8 +38,13 @@ def task_sections(obj: Any) -> Sequence[Section]:
 class ScheduleAdmin(RecordAdmin):
     """The safety net that starts shifts when no successor was enqueued."""
 
-    list_display = ("name", "func", "schedule_type", "repeats", "next_run", "cluster")
+    list_display = ("name", "func", "schedule_type", "repeats", "next", "cluster")
     ordering = ("id",)
+
+    @display(description="Next run", ordering="next_run")
+    def next(self, obj: Any) -> Any:
+        """When it is due."""
+        return cells.short_moment(obj.next_run)
 
 
 @admin.register(OrmQ)

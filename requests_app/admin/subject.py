@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.text import capfirst
 
 from requests_app.admin import cells
-from requests_app.admin.explain import STATUS_MEANING, step
+from requests_app.admin.explain import EVENTS, STATUS_MEANING, step
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.models import (
     Account,
@@ -261,14 +261,14 @@ def events(row: GatewayRequest) -> Section:
         (
             cells.number(event.position >> 20),
             event.position & 0xFFFFF,
-            event.kind,
+            EVENTS.get(event.kind, str(event.kind)),
             cells.hex_code(event.tx_hash),
             cells.hex_code(event.contract),
             cells.short_moment(event.recorded_at),
         )
         for event in found
     ]
-    return Table("Chain events", headers, rows, "None recorded, or their bands were retired.", frozenset({0, 1, 2}))
+    return Table("Chain events", headers, rows, "None recorded, or their bands were retired.", frozenset({0, 1}))
 
 
 def open_case(kind: int, subject_id: int) -> ReviewCase | None:

@@ -14,8 +14,8 @@ from typing import Any
 from requests_app import models
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import FINAL, INITIAL, Kind, ReqType, Status
+from tests.desk.surroundings import HOSTILE, Surroundings
 
-HOSTILE = "<script>alert('xss')</script>\"><img src=x onerror=alert(1)>"
 _MODELS = {
     Kind.USER_DECRYPT: models.UserDecryptRequest,
     Kind.PUBLIC_DECRYPT: models.PublicDecryptRequest,
@@ -42,7 +42,7 @@ _TARGET = {
 }
 
 
-class Scene:
+class Scene(Surroundings):
     """Writes the rows; keeps the ids that tests look for."""
 
     def __init__(self, seed: int = 7) -> None:
@@ -72,10 +72,6 @@ class Scene:
         self.nonces = dict.fromkeys((signer.pk for signer in self.signers), 1_180)
         self.cases: list[models.ReviewCase] = []
         self.rows: dict[tuple[Kind, Status], list[Any]] = {}
-
-    def bytes(self, size: int) -> bytes:
-        """Seeded random bytes."""
-        return self.random.randbytes(size)
 
     def build(self, each: int = 3) -> Scene:
         """Everything, with `each` requests of every kind and state."""
@@ -273,48 +269,4 @@ class Scene:
             attempt=self.random.randint(0, 4),
             leased_by="web-1:4711" if leased else None,
             visible_at=self.now + timedelta(seconds=25 if leased else -self.random.randint(0, 90)),
-        )
-
-    def moving_parts(self) -> None:
-        """Sources, cursors, events, leases, heartbeats, a command."""
-        source = models.EnvelopeSource.objects.create(
-            source_id=1, name="gateway", chain_id=654321, start_block=0, retain=timedelta(days=30)
-        )
-        models.ChainCursor.objects.create(source=source, block=81_300, head_hash=self.bytes(32))
-        models.ConsumerCursor.objects.create(consumer="apply", source_id=1, position=81_300 << 20)
-        models.ChainIdentity.objects.create(chain_id=654321, genesis_hash=self.bytes(32))
-        models.DeadEnvelope.objects.create(
-            consumer="apply", source_id=1, position=80_000 << 20 | 3, error_class="DecodeError", error=HOSTILE
-        )
-        signer = f"signer:654321:0x{bytes(self.signers[0].address).hex()}"
-        for resource in (
-            "listener:1",
-            "shift:settle:0",
-            "shift:settle:1",
-            "shift:sweep:0",
-            "singleton:retention",
-            signer,
-        ):
-            models.ExecLease.objects.create(
-                resource=resource,
-                instance="host-a:4711:c0ffee",
-                epoch=7,
-                lease_until=self.now + timedelta(seconds=3600),
-            )
-            models.WorkerBeat.objects.create(resource=resource, instance="host-a:4711:c0ffee", pid=4711, host="host-a")
-        models.ExecLease.objects.create(
-            resource="singleton:reconcile",
-            instance="host-b:99:beef",
-            epoch=3,
-            lease_until=self.now - timedelta(hours=2),
-        )
-        models.Command.objects.create(
-            command_id="cancel:1:77",
-            kind="cancel",
-            target_kind=1,
-            target_id=1,
-            resource="singleton:commands",
-            payload={"reason": HOSTILE},
-            payload_hash=self.bytes(32),
-            requested_by="acme-wallet",
         )

@@ -11,9 +11,10 @@ from django.contrib import admin
 from django.test import Client
 from django.urls import reverse
 
-from requests_app import models
+from requests_app import models, overview
 from requests_app.admin.base import RecordAdmin
 from requests_app.admin.cells import as_hex
+from requests_app.admin.explain import EVENTS
 from requests_app.admin.subject import MODELS
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import Kind, Status
@@ -118,6 +119,23 @@ def test_input_is_escaped_everywhere(scene: Scene, admin_client: Client) -> None
         assert "<script>alert" not in text, url
         assert "<img src=x" not in text, url
         assert "&lt;script&gt;" in text, url
+
+
+def test_events_are_shown_by_name(scene: Scene, admin_client: Client) -> None:
+    text = admin_client.get(reverse("admin:requests_app_envelopes", args=(1,))).content.decode()
+    for name in EVENTS.values():
+        assert f">{name}<" in text
+    row = scene.rows[Kind.USER_DECRYPT, Status.COMPLETED][0]
+    text = admin_client.get(change_url(models.UserDecryptRequest, row.pk)).content.decode()
+    assert "user share responded" in text
+    assert "proof verified" not in text
+
+
+def test_the_chip_shows_only_when_somebody_is_needed(scene: Scene, admin_client: Client) -> None:
+    assert 'class="rl-chip">3<' in admin_client.get("/admin/").content.decode()
+    models.ReviewCase.objects.update(status="closed")
+    overview.forget()
+    assert "rl-chip" not in admin_client.get("/admin/").content.decode()
 
 
 def test_no_digest_and_no_raw_transaction_on_any_page(scene: Scene, admin_client: Client) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command, get_commands
 
 from relayer_site.metrics_sql import DatabaseCollector
-from requests_app.admin.explain import REASONS, STATUS_MEANING
+from requests_app.admin.explain import EVENTS, REASONS, STATUS_MEANING
 from requests_app.management.documents import find_settings, pages, undocumented
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import Status
@@ -77,6 +77,12 @@ def test_every_status_and_reason_has_words() -> None:
         assert words.happened
         assert words.look_at
         assert words.usually
+
+
+def test_every_event_of_the_listener_has_words() -> None:
+    from workers.chain.events import EventKind
+
+    assert {kind.value: kind.name.lower().replace("_", " ") for kind in EventKind} == EVENTS
 
 
 @pytest.mark.django_db

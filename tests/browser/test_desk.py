@@ -1,0 +1,75 @@
+"""The desk in a real browser: every page in three forms without an error, a foreign request or sideways scrolling."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from playwright.sync_api import sync_playwright
+
+from requests_app import models, overview
+from tests.browser.screenshots import FLAGS, FORMS, Finding, chromium, contexts, log_in, visit
+from tests.desk.scene import HOSTILE, Scene
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+PASSWORD = "a-Long-passw0rd"
+
+
+@pytest.fixture
+def site(live_server: object, settings: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A full database behind a live server, and its address."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")  # playwright's loop runs in this thread; nothing here is async
+    overview.forget()
+    empty_log()
+    Scene().build(each=2)
+    User.objects.create_superuser("admin", password=PASSWORD)
+    yield str(live_server)
+    overview.forget()
+    empty_log()
+
+
+def empty_log() -> None:
+    """Django empties the tables it manages after a test; the partitioned log is not one of them."""
+    with connection.cursor() as cursor:
+        cursor.execute("TRUNCATE envelope_meta, envelope_blob")
+
+
+@pytest.mark.parametrize("form", sorted(FORMS))
+def test_every_page(form: str, site: str, tmp_path: Path) -> None:
+    arguments = argparse.Namespace(url=site, user="admin", password=PASSWORD, out=str(tmp_path), only="")
+    finding = Finding()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        done = visit(contexts(browser)[form], arguments, form, finding)
+        browser.close()
+    assert finding.problems == []
+    assert done >= 30
+
+
+def test_hostile_text_runs_nowhere_and_the_page_renews_itself(site: str) -> None:
+    models.EnvelopeSource.objects.update(halted=HOSTILE)
+    case = models.ReviewCase.objects.first()
+    assert case is not None
+    alerts: list[str] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.on("dialog", lambda dialog: (alerts.append(f"{dialog.type}: {dialog.message}"), dialog.dismiss()))
+        log_in(page, site, "admin", PASSWORD)
+        before = page.locator("#relayer-overview .rl-foot time").get_attribute("datetime")
+        page.wait_for_function(
+            "was => document.querySelector('#relayer-overview .rl-foot time').dateTime !== was",
+            arg=before,
+            timeout=15_000,
+        )
+        assert page.locator("time[data-local]").count() > 0
+        page.goto(f"{site}/admin/requests_app/reviewcase/{case.pk}/change/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.tagName") in ("A", "BUTTON", "INPUT")
+        page.locator(".rl-copy").first.click()
+        browser.close()
+    assert [text for text in alerts if text.startswith("alert")] == []
