@@ -19,8 +19,8 @@ from workers.devnet.deploy import deploy
 from workers.devnet.deployment import Deployment
 from workers.devnet.handles import clear_values
 from workers.devnet.kms_bots import FORGER, Request, share_digest, share_payload
-from workers.devnet.sending import Sender
-from workers.devnet.traffic import Submission, Traffic
+from workers.devnet.sending import Call, Sender
+from workers.devnet.traffic import Form, Submission, Traffic
 
 SHARE = contract("Decryption").event("UserDecryptionResponse")
 REACHED = contract("Decryption").event("UserDecryptionResponseThresholdReached")
@@ -147,6 +147,22 @@ def test_a_hundred_requests_in_one_block(devnet: Devnet) -> None:
             assert len(devnet.wait_logs(VERIFIED, opened, 1, "input_verification")) == 1
         else:
             assert len(devnet.wait_logs(SHARE, opened, 13)) == 13
+
+
+@pytest.mark.parametrize("form", ["user_decrypt", "public_decrypt", "input_proof"])
+def test_an_answer_that_could_not_be_sent_is_sent_later(devnet: Devnet, form: Form) -> None:
+    """Somebody else used the bot's account: its next transaction has a stale nonce and is refused by the node."""
+    warm_up, submission = devnet.traffic.build([form, form])
+    event, key = {
+        "user_decrypt": (REACHED, "decryption"),
+        "public_decrypt": (PUBLIC, "decryption"),
+        "input_proof": (VERIFIED, "input_verification"),
+    }[form]
+    devnet.wait_logs(event, request_id(devnet.request(warm_up)[0]), 1, key)
+    node = devnet.deployment.coprocessors[0] if form == "input_proof" else devnet.deployment.kms[0]
+    nothing = Call(node.sender.address, b"")
+    Sender(devnet.rpc, node.sender, devnet.deployment.gateway["chain_id"]).run([nothing] * 3)
+    assert len(devnet.wait_logs(event, request_id(devnet.request(submission)[0]), 1, key)) == 1
 
 
 def test_kills_lose_nothing_and_repeat_nothing(tmp_path: Any) -> None:

@@ -126,15 +126,16 @@ class Bot(ABC):
         self._settle_in_flight()
         now = time.monotonic()
         due = [task for task in self._pending.values() if self._is_due(task, now)]
+        before = [(task, task.nodes, task.sent_shares) for task in due]
         for task in due:
             del self._pending[task.request_id]
         try:
-            outgoing = self.answers(due)
-            for group in outgoing:
+            for group in self.answers(due):
                 self._send(group)
         except (OSError, RpcFailure):
             # Nothing is lost: what did reach the chain is skipped when it comes again.
-            self._pending.update((task.request_id, task) for task in due)
+            for task, task.nodes, task.sent_shares in before:
+                self._pending[task.request_id] = task
             raise
         self._save_cursor(bool(due))
         return len(due)
