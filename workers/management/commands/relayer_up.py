@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -41,6 +42,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run the stack; the exit status is that of the demo."""
         self._stop = threading.Event()
+        logging.getLogger("relayer").setLevel(
+            logging.WARNING
+        )  # a person reads this terminal; the programs keep their own logs
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._request_stop)
         var = Path(settings.RELAYER_VAR)
