@@ -10,7 +10,7 @@ import pytest
 from requests_app.errors import ConfigurationError
 from tests.chain.stub_node import LastReply, http, json_reply, results, stub_node
 from tests.waiting import wait_until
-from workers.chain.rpc import BATCH_LIMIT, RpcEndpoint
+from workers.chain.rpc import BATCH_LIMIT, REQUEST_BYTES, RpcEndpoint
 from workers.chain.rpc_errors import Failed, Missing, Ok, RpcError, RpcRateLimited, RpcUnavailable, WrongChain, redact
 
 FAST = (1.0, 0.3)
@@ -189,6 +189,14 @@ def test_broken_batch_answer_is_missing_for_all(broken: Any) -> None:
         answers = RpcEndpoint(node.url).batch([("eth_sendRawTransaction", ["0x"])] * 4)
     assert len(answers) == 4
     assert all(isinstance(answer, Missing) and answer.sent for answer in answers)
+
+
+def test_batch_is_split_by_bytes_and_a_larger_call_goes_alone() -> None:
+    calls = [("eth_a", ["0x" + "00" * size]) for size in (100_000, 100_000, REQUEST_BYTES, 100_000, 400_000, 100_000)]
+    with stub_node(lambda d, n: json_reply(results(d, lambda method, params: len(params[0])))) as node:
+        answers = RpcEndpoint(node.url).batch(calls)
+        assert [answer.value for answer in answers if isinstance(answer, Ok)] == [len(call[1][0]) for call in calls]
+        assert [len(request) for request in node.requests] == [2, 1, 1, 1, 1]
 
 
 def test_transport_failure_in_a_later_request_keeps_the_earlier_answers() -> None:

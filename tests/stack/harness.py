@@ -71,6 +71,9 @@ class Stack:
 
     def stop(self) -> None:
         """End everything as Ctrl-C does; SIGKILL for whatever is left."""
+        rpc = getattr(self, "rpc", None)
+        if rpc is not None:
+            rpc.close()
         family = self.family() if self.process.poll() is None else []
         self.process.terminate()
         try:
@@ -146,13 +149,13 @@ class Stack:
         """Every request event on the gateway, one for each request."""
         topics = sorted({"0x" + topic.hex() for topic in REQUEST_EVENTS.values()})
         found: list[dict[str, Any]] = self.rpc.call(
-            "eth_getLogs", [{"fromBlock": hex(from_block), "toBlock": "latest", "topics": [topics]}]
+            "eth_getLogs", {"fromBlock": hex(from_block), "toBlock": "latest", "topics": [topics]}
         )
         return found
 
     def block(self) -> int:
         """The gateway's head."""
-        return int(self.rpc.call("eth_blockNumber", []), 16)
+        return self.rpc.head()
 
     def family(self) -> list[psutil.Process]:
         """Every process of the stack but the database server, which is not a child."""

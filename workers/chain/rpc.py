@@ -30,6 +30,8 @@ from workers.chain.rpc_errors import (
 log = logging.getLogger("relayer.chain")
 
 BATCH_LIMIT: Final = 50
+# Nodes and the proxies before them cap a request body, mostly at a few MB; proofs make a call as large as that alone.
+REQUEST_BYTES: Final = 1_000_000
 SMALLER_BATCH_SECONDS: Final = 600.0
 BREAKER_FIRST_SECONDS: Final = 0.5
 BREAKER_LONGEST_SECONDS: Final = 15.0
@@ -93,11 +95,16 @@ class RpcEndpoint:
             return [Missing(error.reason, sent=False, answer_status=error.answer_status)] * len(calls)
         except RpcError as error:
             return [Missing(f"eth_chainId: {error.message}", sent=False)] * len(calls)
+        first = self._next_id + 1
+        self._next_id += len(calls)
+        encoded = [encode(first + offset, method, params) for offset, (method, params) in enumerate(calls)]
         answers: list[Answer[Any]] = []
         while len(answers) < len(calls):
-            part = calls[len(answers) : len(answers) + self._request_size()]
+            size = fitting(encoded[len(answers) :], self._request_size())
+            part = calls[len(answers) : len(answers) + size]
+            body = b"[" + b",".join(encoded[len(answers) : len(answers) + size]) + b"]"
             try:
-                answers.extend(self._batch_request(part))
+                answers.extend(self._batch_request(body, first + len(answers), part))
             except RpcUnavailable as error:
                 answers.extend([Missing(error.reason, error.sent, error.answer_status)] * len(part))
                 rest = len(calls) - len(answers)
@@ -115,8 +122,7 @@ class RpcEndpoint:
 
     def _single(self, method: str, params: Sequence[Any]) -> Any:
         self._next_id += 1
-        request = {"jsonrpc": "2.0", "id": self._next_id, "method": method, "params": list(params)}
-        answer = self._post(orjson.dumps(request), is_read(method))
+        answer = self._post(encode(self._next_id, method, params), is_read(method))
         document = self._document(answer)
         if isinstance(document, dict):
             if isinstance(document.get("error"), dict):
@@ -127,14 +133,8 @@ class RpcEndpoint:
             RpcUnavailable(f"{self.name}: not a JSON-RPC answer", sent=True, answer_status=answer.status)
         )
 
-    def _batch_request(self, calls: Sequence[Call]) -> list[Answer[Any]]:
-        first = self._next_id + 1
-        self._next_id += len(calls)
-        body = [
-            {"jsonrpc": "2.0", "id": first + offset, "method": method, "params": list(params)}
-            for offset, (method, params) in enumerate(calls)
-        ]
-        answer = self._post(orjson.dumps(body), all(is_read(method) for method, _ in calls))
+    def _batch_request(self, body: bytes, first: int, calls: Sequence[Call]) -> list[Answer[Any]]:
+        answer = self._post(body, all(is_read(method) for method, _ in calls))
         document = self._document(answer)
         answers = matched(document, first, len(calls))
         if answers is None:
@@ -195,6 +195,21 @@ class RpcEndpoint:
             extra={"action": "rpc_unavailable", "endpoint": self.name, "reason": error.reason, "pause_seconds": pause},
         )
         return error
+
+
+def encode(call_id: int, method: str, params: Sequence[Any]) -> bytes:
+    """The JSON of one call."""
+    return orjson.dumps({"jsonrpc": "2.0", "id": call_id, "method": method, "params": list(params)})
+
+
+def fitting(encoded: Sequence[bytes], most: int) -> int:
+    """How many of these calls go into one request: at most `most`, at most REQUEST_BYTES in all, but always one."""
+    total = 0
+    for count, one in enumerate(encoded[:most]):
+        total += len(one) + 1
+        if count and total > REQUEST_BYTES:
+            return count
+    return min(most, len(encoded))
 
 
 def is_read(method: str) -> bool:

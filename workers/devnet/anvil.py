@@ -46,6 +46,8 @@ def command(layout: Layout, service: str) -> list[str]:
         *("--mnemonic", MNEMONIC, "--accounts", str(FUNDED), "--balance", str(BALANCE_ETHER)),
         *("--state", str(state)),
         *("--state-interval", os.environ.get("DEVNET_STATE_SECONDS", "60")),
+        # A proof may be as large as the API takes, and the bots answer hundreds of requests in one batch.
+        "--no-request-size-limit",
         "--quiet",
         *genesis,
     ]

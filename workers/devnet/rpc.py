@@ -50,6 +50,8 @@ class Rpc:
         for start in range(0, len(calls), BATCH_SIZE):
             part = calls[start : start + BATCH_SIZE]
             answers = self._post([_request(place, method, params) for place, (method, params) in enumerate(part)])
+            if isinstance(answers, dict):
+                raise RpcFailure(part[0][0], answers.get("error", {}))
             for (method, _), answer in zip(part, sorted(answers, key=lambda item: int(item["id"])), strict=True):
                 if "error" in answer:
                     raise RpcFailure(method, answer["error"])
