@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,10 +16,14 @@ from tests.processes.children import Child
 from tests.waiting import wait_until
 
 
-@pytest.fixture(scope="module")
-def var(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of its own: the other tests' server must not be killed."""
-    return tmp_path_factory.mktemp("embedded")
+@pytest.fixture
+def var() -> Iterator[Path]:
+    """A directory of its own: the other tests' server must not be killed.
+
+    Not pytest's: as root the server runs as another user, and every pytest that starts on this machine closes those directories to others.
+    """
+    with tempfile.TemporaryDirectory(prefix="relayer-embedded-") as directory:
+        yield Path(directory)
 
 
 def _use(var: Path) -> Callable[[Callable[[str], None]], None]:
