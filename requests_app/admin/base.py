@@ -17,6 +17,7 @@ from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from unfold.admin import ModelAdmin
 from unfold.paginator import InfinitePaginator
 
@@ -123,7 +124,7 @@ def columns(obj: Model) -> list[tuple[str, Any]]:
     """Every column of a row by name, in the form that suits its type."""
     return [
         (
-            str(field.verbose_name),
+            str(capfirst(field.verbose_name)),
             _choice_text(obj, field.name) if field.choices else plain(getattr(obj, field.attname)),
         )
         for field in obj._meta.concrete_fields

@@ -208,8 +208,8 @@ class TransitionAdmin(RecordAdmin):
 
     @display(description="Because")
     def because(self, obj: RequestTransition) -> Any:
-        """The verb in words."""
-        return step(obj.verb)
+        """The verb; what it means in the tooltip."""
+        return format_html('<span class="rl-time" title="{}">{}</span>', step(obj.verb), obj.verb.replace("_", " "))
 
     @display(description="Transaction")
     def transaction(self, obj: RequestTransition) -> Any:

@@ -50,17 +50,7 @@ def slots_with_subjects(title: str, slots: Sequence[NonceSlot], note: str = "") 
 class SignerAdmin(ExtraPages, RecordAdmin):
     """Keys that send on a chain."""
 
-    list_display = (
-        "account",
-        "state",
-        "chain_id",
-        "next_nonce",
-        "chain_nonce_latest",
-        "balance",
-        "fees",
-        "allowance",
-        "synced",
-    )
+    list_display = ("account", "state", "chain_id", "nonces", "balance", "fees", "allowance", "synced")
     list_display_links = ("account",)
     list_filter = ("status",)
     ordering = ("id",)
@@ -76,6 +66,11 @@ class SignerAdmin(ExtraPages, RecordAdmin):
     def state(self, obj: Signer) -> Any:
         """Active, paused or blocked."""
         return cells.badge(obj.status)
+
+    @display(description="Next nonce / on chain")
+    def nonces(self, obj: Signer) -> Any:
+        """The next nonce to give out, and the chain's count."""
+        return f"{cells.number(obj.next_nonce)} / {cells.number(obj.chain_nonce_latest)}"
 
     @display(description="Native balance")
     def balance(self, obj: Signer) -> Any:

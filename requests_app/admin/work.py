@@ -6,11 +6,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib import admin
+from django.utils.html import format_html
 from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
 from requests_app.models import Command, ExecLease, QueueJob, WorkerBeat
+
+
+def _short(text: str) -> Any:
+    """A name on one line; a long one shortened, whole in the tooltip."""
+    body = text if len(text) <= 34 else f"{text[:26]}…{text[-6:]}"
+    return format_html('<span class="rl-time" title="{}">{}</span>', text, body)
 
 
 def _seconds_until(moment: datetime) -> float:
@@ -51,7 +58,7 @@ class JobAdmin(RecordAdmin):
 class LeaseAdmin(RecordAdmin):
     """Execution leases: one row a resource."""
 
-    list_display = ("resource", "state", "instance", "epoch", "how", "held", "renewed")
+    list_display = ("name", "state", "holder", "epoch", "held", "renewed")
     search_fields = ("=resource",)
     search_help_text = "Resource (exact)"
     ordering = ("resource",)
@@ -61,6 +68,16 @@ class LeaseAdmin(RecordAdmin):
         """Live with its remaining time, or expired."""
         left = _seconds_until(obj.lease_until)
         return cells.toned(f"live {cells.duration(left)}", "good") if left > 0 else cells.toned("expired", "neutral")
+
+    @display(description="Resource", ordering="resource")
+    def name(self, obj: ExecLease) -> Any:
+        """The resource, a long one shortened; links to the page."""
+        return _short(obj.resource)
+
+    @display(description="Holder")
+    def holder(self, obj: ExecLease) -> Any:
+        """Who holds it."""
+        return _short(obj.instance)
 
     @display(description="Held for")
     def held(self, obj: ExecLease) -> Any:
@@ -77,8 +94,18 @@ class LeaseAdmin(RecordAdmin):
 class BeatAdmin(RecordAdmin):
     """Signs of life of every loop."""
 
-    list_display = ("resource", "instance", "beat", "turn", "pid", "host")
+    list_display = ("name", "holder", "beat", "turn", "pid", "host")
     ordering = ("resource",)
+
+    @display(description="Resource", ordering="resource")
+    def name(self, obj: WorkerBeat) -> Any:
+        """The resource, a long one shortened; links to the page."""
+        return _short(obj.resource)
+
+    @display(description="Process")
+    def holder(self, obj: WorkerBeat) -> Any:
+        """Whose sign of life it is."""
+        return _short(obj.instance)
 
     @display(description="Last beat")
     def beat(self, obj: WorkerBeat) -> Any:
