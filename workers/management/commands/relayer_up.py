@@ -24,6 +24,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from requests_app.errors import ForeignChain
+from requests_app.store.envelopes import claim_identity
+from requests_app.store.session import web_connection
 from workers.supervise import StackError, Supervisor, kept_port, programs
 
 
@@ -76,6 +79,7 @@ class Command(BaseCommand):
             if devnet:
                 self.stdout.write("Deploying the contracts ...")
                 call_command("relayer_devnet", "deploy", stdout=StringIO())
+                self._bind_database()
             supervisor.start_web()
             supervisor.wait_serving(port, options["serving_seconds"])
             self.stdout.write(f"Serving on http://127.0.0.1:{port} after {monotonic() - began:.1f} s")
@@ -127,6 +131,17 @@ class Command(BaseCommand):
             self.stdout.write("Migrating the database ...")
             call_command("migrate", interactive=False, verbosity=0)
         connection.close()
+
+    def _bind_database(self) -> None:
+        # The listener refuses a foreign chain too, but its refusal is in a log; whoever types `make demo` should read it here.
+        gateway = json.loads(Path(settings.RELAYER_DEPLOYMENT).read_text())["gateway"]
+        genesis = bytes.fromhex(gateway["genesis_hash"].removeprefix("0x"))
+        try:
+            claim_identity(web_connection(), int(gateway["chain_id"]), genesis)
+        except ForeignChain as error:
+            raise StackError(f"{error}. `make reset` forgets both.") from error
+        finally:
+            connection.close()
 
     def _leave_database(self) -> None:
         connection.close()
