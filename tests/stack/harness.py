@@ -147,7 +147,7 @@ class Stack:
 
     def request_events(self, from_block: int = 0) -> list[dict[str, Any]]:
         """Every request event on the gateway, one for each request."""
-        topics = sorted({"0x" + topic.hex() for topic in REQUEST_EVENTS.values()})
+        topics = sorted(set(REQUEST_EVENTS.values()))
         found: list[dict[str, Any]] = self.rpc.call(
             "eth_getLogs", {"fromBlock": hex(from_block), "toBlock": "latest", "topics": [topics]}
         )
