@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
 
 from workers.devnet.accounts import FUNDED, MNEMONIC
-from workers.devnet.layout import ADDRESS, GATEWAY_CHAIN_ID, HOST_CHAIN_ID, Layout, port_is_free
+from workers.devnet.layout import ADDRESS, GATEWAY_CHAIN_ID, HOST_CHAIN_ID, Layout, port_is_free, write_atomically
 from workers.devnet.toolchain import anvil_binary
 
 BALANCE_ETHER: Final = 1_000_000
@@ -16,6 +19,7 @@ BLOCK_GAS: Final = 1_000_000_000
 # States of this many blocks answer historical calls ("finalized" is two blocks back); more would fill the disk.
 KEPT_STATES: Final = 256
 FIRST_BASE_FEE: Final = 500_000_000
+DEFAULT_BASE_FEE: Final = 1_000_000_000  # above every base fee that we choose
 CHAINS: Final = {"gateway": GATEWAY_CHAIN_ID, "host": HOST_CHAIN_ID}
 
 
@@ -53,6 +57,29 @@ def command(layout: Layout, service: str) -> list[str]:
     ]
 
 
+def keep_first_genesis(state: Path) -> int:
+    """Removes every block 0 but the chain's own from a kept state; how many there were too many.
+
+    At each start anvil 1.7.1 makes a block 0 before it loads the state, saves it beside the kept one, and at the next
+    start answers `eth_getBlockByNumber(0)` with any of them: the genesis hash, which names the chain, would change. The
+    chain's own block 0 is the one with our base fee; the others have anvil's default.
+    """
+    if not state.exists():
+        return 0
+    document = orjson.loads(state.read_bytes())
+    blocks = document["blocks"]
+    kept = [block for block in blocks if not _is_late_genesis(block["header"])]
+    if len(kept) == len(blocks):
+        return 0
+    document["blocks"] = kept
+    write_atomically(state, orjson.dumps(document).decode())
+    return len(blocks) - len(kept)
+
+
+def _is_late_genesis(header: dict[str, Any]) -> bool:
+    return int(header["number"], 16) == 0 and int(header["baseFeePerGas"], 16) == DEFAULT_BASE_FEE
+
+
 def run(layout: Layout, service: str) -> None:
     """Replaces this process by anvil. Does not return.
 
@@ -66,6 +93,7 @@ def run(layout: Layout, service: str) -> None:
         raise PortTaken(
             f"port {port} for the {service} chain is taken: set DEVNET_{service.upper()}_PORT or run `relayer_devnet prepare`"
         )
+    keep_first_genesis(layout.state(service))
     scratch = layout.home / "tmp"
     scratch.mkdir(parents=True, exist_ok=True)
     # anvil keeps scratch files under HOME; two checkouts must not share them.
