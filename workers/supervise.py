@@ -54,6 +54,7 @@ class Program:
 def programs(root: Path, *, embedded: bool, devnet: bool, api_port: int) -> list[Program]:
     """The programs of this machine: with the keeper of the embedded server, and the devnet, where they are wanted."""
     manage = (sys.executable, str(root / "manage.py"))
+    parts = (sys.executable, "-m", "workers.devnet")  # the same as `manage.py relayer_devnet`, two seconds sooner
     found: list[Program] = []
     if embedded:
         found.append(Program("postgres", (*manage, "relayer_postgres"), early=True))
@@ -61,15 +62,15 @@ def programs(root: Path, *, embedded: bool, devnet: bool, api_port: int) -> list
         found += [
             Program(
                 f"anvil-{chain}",
-                (*manage, "relayer_devnet", "anvil", chain),
+                (*parts, "anvil", chain),
                 early=True,
                 on_supervisor_death=signal.SIGTERM,
                 stop_seconds=10,
             )
             for chain in ("gateway", "host")
         ]
-        found.append(Program("storage", (*manage, "relayer_devnet", "storage"), early=True))
-        found += [Program(name, (*manage, "relayer_devnet", name)) for name in ("kms", "coprocessors")]
+        found.append(Program("storage", (*parts, "storage"), early=True))
+        found += [Program(name, (*parts, name)) for name in ("kms", "coprocessors")]
     # granian ends its own workers in order; a signal to the whole group would look to it like crashes.
     web = (sys.executable, "-m", "relayer_site.web")
     found.append(Program("web", web, role="web", stop_group=False, environment={"API_PORT": str(api_port)}))

@@ -87,8 +87,8 @@ VICTIMS: dict[str, Callable[[Stack], psutil.Process]] = {
     "idle worker": idle_worker,
     "listener": lambda stack: first(stack, "relayer_listener"),
     "watchdog": lambda stack: first(stack, "relayer_watchdog"),
-    "kms bots": lambda stack: first(stack, "relayer_devnet", "kms"),
-    "coprocessor bots": lambda stack: first(stack, "relayer_devnet", "coprocessors"),
+    "kms bots": lambda stack: first(stack, "workers.devnet", "kms"),
+    "coprocessor bots": lambda stack: first(stack, "workers.devnet", "coprocessors"),
     "postgresql backend": database_backend,
 }
 
@@ -140,8 +140,8 @@ def _whole_again(stack: Stack, dead: int) -> bool:
         ("relayer_cluster", "sweep"),
         ("relayer_listener",),
         ("relayer_watchdog",),
-        ("relayer_devnet", "kms"),
-        ("relayer_devnet", "coprocessors"),
+        ("workers.devnet", "kms"),
+        ("workers.devnet", "coprocessors"),
     ]
     found = [stack.find(*words) for words in needed]
     with stack.database() as conn:
