@@ -6,11 +6,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,12 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from relayer_site.embedded import EmbeddedPostgres
+from tests.faults.proxy import FaultProxy
+from tests.faults.rules import Rule
 from tests.waiting import wait_until
 from workers.devnet.demo import Api
 from workers.devnet.deployment import Deployment, wait_for_deployment
+from workers.devnet.layout import HOST_CHAIN_ID
 from workers.devnet.traffic import Submission
 from workers.devnet.verify import REQUEST_EVENTS
 
@@ -36,17 +41,70 @@ _ROWS = " UNION ALL ".join(
 )
 
 
-class Stack:
-    """`manage.py relayer_up` in its own var directory. The installed tools of the last run are kept, nothing else."""
+@dataclass(frozen=True, slots=True)
+class ChainProxies:
+    """A fault proxy before each chain of a devnet whose ports are chosen here, before it exists."""
 
-    def __init__(self, var: Path) -> None:
+    gateway: FaultProxy
+    host: FaultProxy
+    gateway_port: int
+    host_port: int
+
+    @classmethod
+    def make(cls, seed: int = 0) -> ChainProxies:
+        """Both proxies, listening, on the way to two free ports."""
+        ports = _free_ports(2)
+        gateway, host = (FaultProxy(f"http://127.0.0.1:{port}", seed=seed + n) for n, port in enumerate(ports))
+        return cls(gateway, host, *ports)
+
+    def environment(self) -> dict[str, str]:
+        """What relayer_up needs to put the proxies between relayer and devnet."""
+        return {
+            "DEVNET": "1",
+            "DEVNET_GATEWAY_PORT": str(self.gateway_port),
+            "DEVNET_HOST_PORT": str(self.host_port),
+            "GATEWAY_RPC_URLS": self.gateway.url,
+            "HOST_RPC_URLS": f"{HOST_CHAIN_ID}={self.host.url}",
+        }
+
+    def add(self, *rules: Rule) -> None:
+        """The same rules on both ways."""
+        self.gateway.add(*rules)
+        self.host.add(*rules)
+
+    def clear(self) -> None:
+        """No faults from now on."""
+        self.gateway.clear()
+        self.host.clear()
+
+    def close(self) -> None:
+        """Cut both ways."""
+        self.gateway.close()
+        self.host.close()
+
+
+class Stack:
+    """`manage.py relayer_up` in its own var directory. The installed tools of the last run are kept, nothing else.
+
+    `through`: a proxy before each chain, between the relayer's own processes (not the bots, not `rpc`) and the devnet.
+    `environment`: further settings of the stack.
+    """
+
+    def __init__(
+        self, var: Path, *, through: ChainProxies | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.var = var
         _forget_all_but_tools(var)
         self.output = var / "up.log"
         with self.output.open("w") as output:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "manage.py"), "relayer_up"],
-                env={**_plain_environment(), "RELAYER_VAR": str(var)},
+                env={
+                    **_plain_environment(),
+                    "RELAYER_VAR": str(var),
+                    **(through.environment() if through else {}),
+                    **(environment or {}),
+                },
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -174,6 +232,14 @@ class Stack:
             if all(word in line for word in words) and "workers.lifeline" not in line:
                 found.append(process)
         return found
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(probe.getsockname()[1]) for probe in probes]
+    for probe in probes:
+        probe.close()
+    return ports
 
 
 def _forget_all_but_tools(var: Path) -> None:
