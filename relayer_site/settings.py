@@ -205,6 +205,8 @@ HOST_CHAINS: list[dict[str, Any]] = env.document(
         for host in _hosts
     ],
 )
+HOST_RPC_URLS = dict(entry.split("=", 1) for entry in env.items("HOST_RPC_URLS", []))
+HOST_CHAINS = [{**host, "url": HOST_RPC_URLS.get(str(host["chain_id"]), host["url"])} for host in HOST_CHAINS]
 PROTOCOL_CONFIG_ADDRESS = env.text(
     "PROTOCOL_CONFIG_ADDRESS", (_hosts[0].get("protocol_config") or "") if _hosts else ""
 )

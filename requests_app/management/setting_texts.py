@@ -43,6 +43,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "INPUT_VERIFICATION_ADDRESS": "The InputVerification contract on the gateway",
         "FEE_TOKEN_ADDRESS": "The token in which the gateway takes its fee",
         "GATEWAY_SIGNER_KEYS": "Private keys of the sending accounts, 0x hex; use `GATEWAY_SIGNER_KEYS_FILE`",
+        "HOST_RPC_URLS": "Endpoints that replace those of the deployment file, as `chain_id=url`, separated by commas",
         "HOST_CHAINS": "JSON list of `{chain_id, url, acl_address, protocol_config_address?, kms_generation_address?}`",
         "PROTOCOL_CONFIG_ADDRESS": "The ProtocolConfig contract on the first host chain",
         "KMS_GENERATION_ADDRESS": "The KMSGeneration contract on the first host chain",

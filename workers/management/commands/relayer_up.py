@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -28,6 +28,16 @@ from requests_app.errors import ForeignChain
 from requests_app.store.envelopes import claim_identity
 from requests_app.store.session import web_connection
 from workers.supervise import StackError, Supervisor, kept_port, programs
+
+
+def wants_devnet(environment: Mapping[str, str]) -> bool:
+    """Whether the devnet runs here: DEVNET=1 or 0 says so, else it stands in where no gateway endpoint is configured.
+
+    DEVNET=1 together with GATEWAY_RPC_URLS puts something between the relayer and the devnet's chains, such as a fault
+    proxy; the bots keep to the deployment file.
+    """
+    switch = environment.get("DEVNET")
+    return switch == "1" if switch else not environment.get("GATEWAY_RPC_URLS")
 
 
 class Command(BaseCommand):
@@ -64,7 +74,7 @@ class Command(BaseCommand):
 
     def _run(self, var: Path, options: dict[str, Any]) -> int:
         began = monotonic()
-        devnet = not os.environ.get("GATEWAY_RPC_URLS")
+        devnet = wants_devnet(os.environ)
         port = kept_port(var / "api-port", os.environ.get("API_PORT", ""))
         os.environ["API_PORT"] = str(port)
         if devnet:
