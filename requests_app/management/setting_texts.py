@@ -63,6 +63,18 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "READINESS_INTERVAL_SECONDS": "Time between two readiness checks of one decryption",
         "BEAT_STALE_SECONDS": "Age of a heartbeat at which the watchdog replaces a process group",
     },
+    "Envelope log, usage, publication": {
+        "ENVELOPE_BASE_PICODOLLARS": "Price of an envelope whose kind has none of its own, in picodollars",
+        "ENVELOPE_PRICES": "JSON object: price by envelope kind, in picodollars (1 to 3: request events, 100: published)",
+        "CONGESTION_TARGET_MESSAGES": "Envelopes of an originator in 5 minutes up to which there is no congestion fee",
+        "CONGESTION_FEE_PICODOLLARS": "Fee for each per cent above that target, at most 100 of them, in picodollars",
+        "PUBLISHER_ORIGINATOR": "Originator id of what `POST /v1/envelopes` publishes; one a deployment",
+        "PUBLISH_WAIT_SECONDS": "How long `POST /v1/envelopes` waits for its own publication before it answers 202",
+        "PUBLISH_POLL_SECONDS": "Pause of the publisher when nothing is staged",
+        "ENVELOPE_MAX_PAYLOAD_BYTES": "Largest payload that may be published",
+        "ENVELOPE_RETENTION_ENABLED": "Drop bands that are older than their originator keeps and that everybody has read",
+        "ENVELOPE_BLOB_RETAIN_DAYS": "Drop payloads after this many days although their rows stay; 0: with their rows",
+    },
     "Deadlines of states": {
         "QUEUED_DEADLINE_SECONDS": "`queued` at most this long, then `timed_out`",
         "PROCESSING_DEADLINE_SECONDS": "`processing` at most this long, then `failure` without an attempt, else `needs_review`",

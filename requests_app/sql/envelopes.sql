@@ -26,6 +26,9 @@ WITH first AS (
   ON CONFLICT (chain_id) DO NOTHING RETURNING genesis_hash)
 SELECT genesis_hash FROM first UNION ALL SELECT genesis_hash FROM chain_identity WHERE chain_id = %(chain_id)s LIMIT 1;
 
+-- name: band_width
+SELECT s.band_blocks::bigint << 20 AS width FROM envelope_source s WHERE s.source_id = %(source)s;
+
 -- name: ensure_band
 SELECT ensure_envelope_band(%(source)s::int, %(position)s::bigint) AS made;
 
@@ -56,7 +59,7 @@ WITH fence AS MATERIALIZED (
   INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
   SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
     FROM door CROSS JOIN a LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
-  ON CONFLICT (source_id, position) DO NOTHING RETURNING position),
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer),
  blob AS (
   INSERT INTO envelope_blob (source_id, position, payload)
   SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
@@ -67,7 +70,10 @@ WITH fence AS MATERIALIZED (
          head_hash = CASE WHEN %(hi)s::bigint >= c.block THEN %(head_hash)b::bytea ELSE c.head_hash END
     FROM door WHERE c.source_id = %(source)s AND (SELECT count(*) FROM meta) = (SELECT count(*) FROM a)
   RETURNING c.block)
-SELECT s.block AS sealed, s.held, s.halted, (SELECT count(*) FROM meta) AS inserted, (SELECT block FROM moved) AS moved FROM seal s;
+SELECT s.block AS sealed, s.held, s.halted, (SELECT count(*) FROM meta) AS inserted, (SELECT block FROM moved) AS moved,
+       (SELECT count_envelopes(%(source)s::int, array_agg(m.position), array_agg(m.kind), array_agg(m.payer), %(priced_kinds)b::smallint[],
+          %(kind_prices)b::bigint[], %(base_price)s::bigint, %(congestion_target)s::bigint, %(congestion_fee)s::bigint) FROM meta m) AS spend
+  FROM seal s;
 
 -- name: find_clashes
 -- Positions of a replayed batch whose stored digest is another one.
@@ -95,14 +101,27 @@ WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[],
     %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
     AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
+ payer AS (
+  SELECT DISTINCT ON (a.position) a.position, v.client_id
+    FROM a JOIN tx_attempt t ON t.tx_hash = a.tx_hash
+    JOIN nonce_slot n ON n.signer_id = t.signer_id AND n.nonce = t.nonce
+    JOIN request_client v ON v.kind = n.kind AND v.request_id = n.subject_id
+   WHERE a.kind = ANY(%(request_kinds)b::smallint[])
+   ORDER BY a.position, v.created_at, v.client_id),
  meta AS (
-  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, recorded_at)
-  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, clock_timestamp()
-    FROM a JOIN chain_cursor c ON c.source_id = %(source)s AND a.position >> 20 <= c.block ORDER BY a.position
-  ON CONFLICT (source_id, position) DO NOTHING RETURNING position)
-INSERT INTO envelope_blob (source_id, position, payload)
-SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
-ON CONFLICT (source_id, position) DO NOTHING;
+  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
+  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
+    FROM a JOIN chain_cursor c ON c.source_id = %(source)s AND a.position >> 20 <= c.block
+    LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer),
+ blob AS (
+  INSERT INTO envelope_blob (source_id, position, payload)
+  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
+  ON CONFLICT (source_id, position) DO NOTHING)
+SELECT count(*) AS inserted,
+       count_envelopes(%(source)s::int, array_agg(m.position), array_agg(m.kind), array_agg(m.payer), %(priced_kinds)b::smallint[],
+         %(kind_prices)b::bigint[], %(base_price)s::bigint, %(congestion_target)s::bigint, %(congestion_fee)s::bigint) AS spend
+  FROM meta m;
 
 -- name: record_conflicts
 INSERT INTO envelope_conflict (source_id, position, have, got, payload, at)

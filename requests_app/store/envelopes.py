@@ -14,7 +14,9 @@ from psycopg import Connection
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, RelayerError, SourceHalted, StaleEpoch
-from requests_app.store.session import Row, fetch_all, fetch_one, run
+from requests_app.prices import Prices, prices
+from requests_app.store import bands
+from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
 
 INDEX_BITS: Final = 20
 
@@ -151,28 +153,25 @@ def record_range(
     *,
     request_kinds: Collection[int] = (),
     make_band: Callable[[int], object] | None = None,
+    price: Prices | None = None,
 ) -> Recorded:
     """Store all events of blocks lo..hi and move the seal to hi, atomically, once: a replay adds nothing.
 
     `head_hash` is the hash of block `hi`; `request_kinds` are the event kinds that a client pays for. `make_band` makes a
-    missing band (default: on `conn`), then the insert is tried once more. Raises Gap, Conflict (source halted),
+    missing band (default: on `conn`), then the insert is tried once more. `price` (default: the settings') is what request
+    events cost their payer. Raises Gap, Conflict (source halted),
     SourceHalted, StaleEpoch; ValueError for an event outside the range.
     """
+    bands.checked_source(source_id)
+    position_of(lo), position_of(hi)
     distinct = _distinct(conn, source_id, lo, hi, envelopes)
     parameters = {
         **_columns(distinct), "source": source_id, "lo": lo, "hi": hi, "head_hash": head_hash,
         "resource": fence.resource, "instance": fence.instance, "epoch": fence.epoch, "request_kinds": list(request_kinds),
+        **(price or prices()).parameters(),
     }  # fmt: skip
     crash_point("before_record_range_commit")
-    try:
-        row = fetch_one(conn, "envelopes", "record_range", parameters)
-    except psycopg.errors.CheckViolation as error:
-        if error.diag.constraint_name is not None:
-            raise
-        make = make_band or (lambda position: ensure_band(conn, source_id, position))
-        for position in _band_positions(conn, source_id, distinct):
-            make(position)
-        row = fetch_one(conn, "envelopes", "record_range", parameters)
+    row = _banded(conn, source_id, "record_range", parameters, make_band)
     crash_point("after_record_range_commit")
     if row is None:
         raise RelayerError(f"source {source_id} does not exist")
@@ -182,12 +181,34 @@ def record_range(
     return _replayed(conn, source_id, distinct, parameters, row.inserted)
 
 
-def insert_below_seal(conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable]) -> int:
+def insert_below_seal(
+    conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable], *, request_kinds: Collection[int] = ()
+) -> int:
     """Store events that were withheld when their block was sealed: how many were new. Later ones are left out."""
     if not envelopes:
         return 0
     ordered = sorted({envelope.position: envelope for envelope in envelopes}.values(), key=lambda one: one.position)
-    return run(conn, "envelopes", "insert_below_seal", {**_columns(ordered), "source": source_id})
+    parameters = {**_columns(ordered), **prices().parameters(), "source": source_id, "request_kinds": list(request_kinds)}
+    row = _banded(conn, source_id, "insert_below_seal", parameters, None)
+    return int(row.inserted) if row else 0
+
+
+def _banded(
+    conn: Connection[Any],
+    source_id: int,
+    name: str,
+    parameters: Mapping[str, Any],
+    make_band: Callable[[int], object] | None,
+) -> Row | None:
+    """The row of an inserting statement, run once more after missing bands were made (each once)."""
+    positions: list[int] = parameters["positions"]
+
+    def mend() -> None:
+        bands.note_missing(conn, source_id, positions[:1])
+        for position in band_positions(conn, source_id, positions):
+            (make_band or (lambda place: ensure_band(conn, source_id, place)))(position)
+
+    return bands.retry_once(lambda: fetch_one(conn, "envelopes", name, parameters), mend, source_id, positions)
 
 
 def halt_source(conn: Connection[Any], source_id: int, reason: str) -> bool:
@@ -222,12 +243,12 @@ def _distinct(
     return [found[position] for position in sorted(found)]
 
 
-def _band_positions(conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable]) -> list[int]:
-    source = read_source(conn, source_id)
-    if source is None:
-        raise RelayerError(f"source {source_id} does not exist")
-    width = source.band_blocks << INDEX_BITS
-    return list({one.position // width: one.position for one in envelopes}.values())
+def band_positions(conn: Connection[Any], source_id: int, positions: Sequence[int]) -> list[int]:
+    """One of the positions for each band that they lie in. Raises RelayerError for an unknown originator."""
+    row = fetch_one(conn, "envelopes", "band_width", {"source": source_id})
+    if row is None:
+        raise RelayerError(f"originator {source_id} does not exist")
+    return list({position // row.width: position for position in positions}.values())
 
 
 def _refuse(row: Row, fence: Fence, lo: int) -> None:

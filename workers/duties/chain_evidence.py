@@ -14,7 +14,7 @@ from requests_app.store import envelopes, sweep
 from requests_app.store.sweep import Attempt, Overdue
 from workers.apply import Applier
 from workers.blocks import Blocks, Unreadable
-from workers.chain.events import Envelope, decode_logs
+from workers.chain.events import REQUEST_KINDS, Envelope, decode_logs
 from workers.chain.gateway import GatewayClient
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Answer, Ok, RpcError, RpcUnavailable
@@ -148,7 +148,7 @@ def _apply(context: ShiftContext, found: Sequence[Envelope]) -> None:
     if not below:
         return
     crash_point("before_insert_below_seal_commit")
-    new = envelopes.insert_below_seal(context.conn, GATEWAY, below)
+    new = envelopes.insert_below_seal(context.conn, GATEWAY, below, request_kinds=REQUEST_KINDS)
     crash_point("after_insert_below_seal_commit")
     if new:
         log.error("events were missing from the log", extra={"action": "log_repaired", "count": new})
