@@ -13,24 +13,24 @@ Call = dict[str, Any]
 STALE_TAGS = ("latest", "pending")
 
 
-def answers(calls: list[Call], rules: list[Rule | None], forward: Forward) -> list[dict[str, Any]]:
-    """One answer a call, in order. Calls that the fault keeps from the node are not forwarded."""
-    lag = max(
-        (int(rule.options.get("blocks", 1)) for rule in rules if rule and rule.fault is Fault.STALE_HEAD), default=0
-    )
-    head = _head(forward) - lag if lag else 0
-    kept = [
-        index
-        for index, rule in enumerate(rules)
-        if not (rule and rule.fault is Fault.ERROR and not rule.options.get("executed"))
-    ]
-    asked = [_behind(calls[index], head) if _stale(rules[index]) else calls[index] for index in kept]
+def answers(calls: list[Call], rules: list[Rule | None], forward: Forward, stale: Rule | None) -> list[dict[str, Any]]:
+    """One answer a call, in order. Calls that a fault keeps from the node are not forwarded.
+
+    `stale` makes the node lag for the calls that the rule names, all of them by default: a batch goes to one node.
+    """
+    head = max(_head(forward) - int(stale.options.get("blocks", 1)), 0) if stale else 0
+    lagging = [stale is not None and stale.meets(call["method"]) for call in calls]
+    kept = [index for index, rule in enumerate(rules) if not _withheld(rule)]
+    asked = [_behind(calls[index], head) if lagging[index] else calls[index] for index in kept]
     found = dict(zip(kept, forward(asked), strict=True)) if kept else {}
-    return [_spoiled(call, rules[index], found.get(index), head) for index, call in enumerate(calls)]
+    for index, answer in found.items():
+        if lagging[index] and "result" in answer:
+            found[index] = _as_of(calls[index], answer, head)
+    return [_spoiled(call, rules[index], found.get(index)) for index, call in enumerate(calls)]
 
 
-def _stale(rule: Rule | None) -> bool:
-    return rule is not None and rule.fault is Fault.STALE_HEAD
+def _withheld(rule: Rule | None) -> bool:
+    return rule is not None and rule.fault is Fault.ERROR and not rule.options.get("executed")
 
 
 def _head(forward: Forward) -> int:
@@ -40,38 +40,35 @@ def _head(forward: Forward) -> int:
 
 def _behind(call: Call, head: int) -> Call:
     """The call with `latest` as the lagging node understands it."""
-    params = [hex(max(head, 0)) if value in STALE_TAGS else value for value in call.get("params", [])]
+    params = [hex(head) if value in STALE_TAGS else value for value in call.get("params", [])]
     if call["method"] == "eth_getLogs" and params and isinstance(params[0], dict):
         params[0] = {
             **params[0],
-            **{k: hex(max(head, 0)) for k in ("fromBlock", "toBlock") if params[0].get(k) in STALE_TAGS},
+            **{k: hex(head) for k in ("fromBlock", "toBlock") if params[0].get(k) in STALE_TAGS},
         }
     return {**call, "params": params}
 
 
-def _spoiled(call: Call, rule: Rule | None, answer: dict[str, Any] | None, head: int) -> dict[str, Any]:
+def _spoiled(call: Call, rule: Rule | None, answer: dict[str, Any] | None) -> dict[str, Any]:
+    empty = {"jsonrpc": "2.0", "id": call.get("id")}
     if rule is None:
         assert answer is not None
         return answer
-    empty = {"jsonrpc": "2.0", "id": call.get("id")}
     if rule.fault is Fault.NULL_RECEIPT:
         return {**empty, "result": None}
     if rule.fault is Fault.WRONG_CHAIN:
         return {**empty, "result": hex(int(rule.options.get("chain_id", 1)))}
-    if rule.fault is Fault.ERROR:
-        error = {"code": rule.options.get("code", -32603), "message": rule.options.get("message", "Internal error")}
-        if "data" in rule.options:
-            error["data"] = rule.options["data"]
-        return {**empty, "error": error}
-    assert answer is not None
-    return _as_of(call, answer, head) if "result" in answer else answer
+    error = {"code": rule.options.get("code", -32603), "message": rule.options.get("message", "Internal error")}
+    if "data" in rule.options:
+        error["data"] = rule.options["data"]
+    return {**empty, "error": error}
 
 
 def _as_of(call: Call, answer: dict[str, Any], head: int) -> dict[str, Any]:
     """What a node whose head is `head` would have answered."""
     method, result = call["method"], answer["result"]
     if method == "eth_blockNumber":
-        return {**answer, "result": hex(max(head, 0))}
+        return {**answer, "result": hex(head)}
     if method == "eth_getLogs":
         return {**answer, "result": [entry for entry in result if int(entry["blockNumber"], 16) <= head]}
     if method in ("eth_getTransactionReceipt", "eth_getTransactionByHash") and result and result.get("blockNumber"):

@@ -121,29 +121,29 @@ class FaultProxy:
         self.script.saw(methods)
         faults = {rule.fault: rule for rule in self.script.whole(methods)}
         early = self._early(faults, isinstance(document, list))
-        if early is not False:
-            return early
+        if early is not None:
+            return early or None
         rules = [self.script.single(method) for method in methods]
 
         def forward(wanted: list[dict[str, Any]]) -> list[dict[str, Any]]:
             return self._forward(upstream, wanted)
 
         if Fault.DUPLICATE in faults:
-            answers(calls, rules, forward)
-        found = answers(calls, rules, forward)
+            answers(calls, rules, forward, None)
+        found = answers(calls, rules, forward, faults.get(Fault.STALE_HEAD))
         if Fault.DROP_ANSWER in faults:
             return None
         return _http(orjson.dumps(found if isinstance(document, list) else found[0]))
 
-    def _early(self, faults: dict[Fault, Rule], batch: bool) -> bytes | bool | None:
-        """The answer of a fault that comes before the node; False when the request goes on."""
+    def _early(self, faults: dict[Fault, Rule], batch: bool) -> bytes | None:
+        """The answer of a fault that comes before the node, empty for a reset; None when the request goes on."""
         if Fault.REFUSE in faults:
-            return None
+            return b""
         if Fault.DELAY in faults:
             time.sleep(float(faults[Fault.DELAY].options.get("seconds", 0.2)))
         if Fault.DROP_REQUEST in faults:
             time.sleep(float(faults[Fault.DROP_REQUEST].options.get("seconds", 0.0)))
-            return None
+            return b""
         if Fault.RATE_LIMIT in faults:
             after = faults[Fault.RATE_LIMIT].options.get("retry_after")
             extra = () if after is None else (f"retry-after: {after}",)
@@ -154,7 +154,7 @@ class FaultProxy:
             return _http(
                 orjson.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32005, "message": "limit exceeded"}})
             )
-        return False
+        return None
 
     def _forward(self, upstream: http.client.HTTPConnection, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         self.script.reached(calls)

@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Fault(StrEnum):
-    """The kinds. The first eight meet a whole HTTP request, the rest single calls of it."""
+    """The kinds. The first nine meet a whole HTTP request, the rest single calls of it."""
 
     REFUSE = "refuse"  # connection reset, nothing reaches the node
     DELAY = "delay"  # `seconds` late
@@ -22,7 +22,7 @@ class Fault(StrEnum):
     RATE_LIMIT = "rate_limit"  # HTTP 429, with `retry_after` seconds when given
     HTML = "html"  # HTTP 502 with a page for people
     ONE_ERROR = "one_error"  # a batch answered by one error object; a single call is left alone
-    STALE_HEAD = "stale_head"  # the node lags `blocks` behind: head, logs, receipts, nonces
+    STALE_HEAD = "stale_head"  # the node of this request lags `blocks` behind: head, logs, receipts, nonces
     NULL_RECEIPT = "null_receipt"  # "no such receipt" for a mined transaction
     WRONG_CHAIN = "wrong_chain"  # eth_chainId answers `chain_id`
     ERROR = (
@@ -30,7 +30,7 @@ class Fault(StrEnum):
     )
 
 
-WHOLE = frozenset(list(Fault)[:8])
+WHOLE = frozenset(list(Fault)[:9])
 ONLY_METHOD = {Fault.NULL_RECEIPT: "eth_getTransactionReceipt", Fault.WRONG_CHAIN: "eth_chainId"}
 
 
