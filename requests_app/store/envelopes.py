@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import psycopg
 from psycopg import Connection
@@ -16,7 +16,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, RelayerError, SourceHalted, StaleEpoch
 from requests_app.prices import Prices, prices
 from requests_app.store import bands
-from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
+from requests_app.store.session import Row, fetch_all, fetch_one, run
 
 INDEX_BITS: Final = 20
 
@@ -239,7 +239,7 @@ def _distinct(
             raise ValueError(f"event at block {envelope.position >> INDEX_BITS} is outside {lo}..{hi}")
         twin = found.setdefault(envelope.position, envelope)
         if twin is not envelope and twin.digest != envelope.digest:
-            _conflict(conn, source_id, [(envelope.position, twin.digest, envelope.digest, envelope.payload)])
+            refuse_conflict(conn, source_id, [(envelope.position, twin.digest, envelope.digest, envelope.payload)])
     return [found[position] for position in sorted(found)]
 
 
@@ -268,7 +268,7 @@ def _replayed(
     wanted = {key: parameters[key] for key in ("source", "positions", "digests", "payloads")}
     clashes = fetch_all(conn, "envelopes", "find_clashes", {**wanted, **bounds})
     if clashes:
-        _conflict(conn, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes])
+        refuse_conflict(conn, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes])
     keys = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
     row = fetch_one(conn, "envelopes", "seal_replayed", {key: parameters[key] for key in keys})
     crash_point("after_seal_replayed_commit")
@@ -277,7 +277,7 @@ def _replayed(
     return Recorded(inserted, row.block)
 
 
-def _conflict(conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int, bytes, bytes, bytes]]) -> None:
+def refuse_conflict(conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int, bytes, bytes, bytes]]) -> NoReturn:
     """Record both digests and stop the source, in one transaction; raises Conflict. The seal stays where it is."""
     text = f"{len(clashes)} stored events differ from what the chain shows now, first at position {clashes[0][0]}"
     crash_point("before_conflict_commit")

@@ -99,6 +99,14 @@ def fetch_only(conn: psycopg.Connection[Any], topic: str, name: str, params: Par
     return row
 
 
+def fetch_literal(
+    conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str
+) -> list[Row]:
+    """All rows of a statement with its values written into it, for plans that must see them (partition pruning)."""
+    with psycopg.ClientCursor(conn, row_factory=namedtuple_row) as cursor:
+        return list(cursor.execute(sql.statement(topic, name, **parts), params).fetchall())
+
+
 def run(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> int:
     """Run a named statement that returns no rows: how many rows it touched. The caller checks the count."""
     with psycopg.Cursor(conn) as cursor:

@@ -1,0 +1,41 @@
+-- Usage of the envelope log: what is counted, settled and shown (design 5.4.6). Counting itself is the SQL function count_envelopes.
+
+-- name: lock_payer
+-- First statement of a settlement: accounts come first in the lock order, and two settlements of one payer take turns.
+SELECT a.id FROM client_account a WHERE a.id = %(payer)s FOR NO KEY UPDATE;
+
+-- name: settled_by
+SELECT count(*) AS rows, coalesce(sum(s.spend), 0)::bigint AS spend, coalesce(sum(s.messages), 0)::bigint AS messages
+  FROM usage_settled s WHERE s.reference = %(reference)s AND s.payer = %(payer)s;
+
+-- name: settle_usage
+-- Only whole minutes: the running one still grows.
+WITH moved AS (
+  DELETE FROM usage_unsettled u
+   WHERE u.payer = %(payer)s AND u.minute <= %(upto)s::bigint AND u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
+  RETURNING u.payer, u.source_id, u.minute, u.spend, u.messages, u.last_position),
+ kept AS (
+  INSERT INTO usage_settled (reference, payer, source_id, minute, spend, messages, last_position, settled_at)
+  SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
+    FROM moved m ORDER BY m.minute, m.source_id)
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
+
+-- name: unsettled_page
+-- GET /v1/usage: keyset over (minute, originator) of one payer (primary key).
+SELECT u.source_id, u.minute, u.spend, u.messages, u.last_position, NULL::text AS reference, NULL::timestamptz AS settled_at, 0::bigint AS id
+  FROM usage_unsettled u
+ WHERE u.payer = %(payer)s AND (u.minute, u.source_id) > (%(minute)s::bigint, %(source)s::int)
+ ORDER BY u.minute, u.source_id LIMIT %(limit)s;
+
+-- name: settled_page
+-- GET /v1/usage?state=settled: in the order of settlement (index usage_settled_payer).
+SELECT s.source_id, s.minute, s.spend, s.messages, s.last_position, s.reference, s.settled_at, s.id
+  FROM usage_settled s WHERE s.payer = %(payer)s AND s.id > %(after)s::bigint ORDER BY s.id LIMIT %(limit)s;
+
+-- name: totals
+SELECT (SELECT coalesce(sum(u.spend), 0) FROM usage_unsettled u WHERE u.payer = %(payer)s)::bigint AS unsettled,
+       (SELECT coalesce(sum(s.spend), 0) FROM usage_settled s WHERE s.payer = %(payer)s)::bigint AS settled;
+
+-- name: purge_congestion
+-- Only the last five minutes make a price; an hour is kept for people.
+DELETE FROM originator_congestion c WHERE c.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint - 60;
