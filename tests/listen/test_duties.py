@@ -1,4 +1,3 @@
-# ruff: noqa: S608 - table names come from Kind, never from input
 """The duties: no row waits for ever, nothing live is purged, lost jobs come back."""
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def sent(
         Kind.INPUT_PROOF: (", int_request_id", ", gen_random_uuid()"),
     }[kind]
     ids = [row[0] for row in conn.execute(
-        f"INSERT INTO {kind.table} (ext_job_id,int_job_id,status,deadline_at{extra}) "  # noqa: S608
+        f"INSERT INTO {kind.table} (ext_job_id,int_job_id,status,deadline_at{extra}) "
         f"SELECT gen_random_uuid(), h, %s, clock_timestamp()+interval '1 hour'{value} FROM unnest(%s::bytea[]) h RETURNING id",
         (status, [os.urandom(32) for _ in range(count)]),
     )]  # fmt: skip
@@ -203,7 +203,7 @@ def row(conn: psycopg.Connection[Any], one: Ours) -> Any:
     from psycopg.rows import namedtuple_row
 
     with conn.cursor(row_factory=namedtuple_row) as cursor:
-        return cursor.execute(f"SELECT * FROM {one.kind.table} WHERE id=%s", (one.id,)).fetchone()  # noqa: S608
+        return cursor.execute(f"SELECT * FROM {one.kind.table} WHERE id=%s", (one.id,)).fetchone()
 
 
 def status(conn: psycopg.Connection[Any], one: Ours) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -16,7 +16,7 @@ class Command(BaseCommand):
     """`--write` renews docs/openapi.json, `--check` exits 1 when it differs; without either it is printed."""
 
     help = "Print the OpenAPI document; --write renews docs/openapi.json, --check compares it."
-    requires_system_checks: ClassVar[list[str]] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Two exclusive switches."""
