@@ -7,7 +7,10 @@ import os
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "relayer_site.settings")
 os.environ.setdefault("RELAYER_ROLE", "web")
 
+import logging
+
 from django.core.wsgi import get_wsgi_application
+from django.db import Error
 
 from workers import lifeline
 
@@ -15,3 +18,21 @@ if os.environ.get("RELAYER_TIED"):
     lifeline.die_with_parent()
 
 application = get_wsgi_application()
+
+
+def _make_default_account() -> None:
+    """API_AUTH may have become `optional` after the last migration; without database the next start does it."""
+    from django.db import connection
+
+    from requests_app.clients import make_default_account
+    from requests_app.store.session import web_connection
+
+    try:
+        make_default_account(web_connection())
+    except Error:
+        logging.getLogger("relayer.web").warning("no default account", extra={"action": "default_account_failed"})
+    finally:
+        connection.close()
+
+
+_make_default_account()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from django.conf import settings
 
 from requests_app.errors import RelayerError
 from requests_app.models.accounts import AccountStatus
@@ -47,6 +48,23 @@ def create_account(conn: Connection, name: str) -> bool:
     if not _NAME.fullmatch(name):
         raise AccountRefused("a name has 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit")
     return store.create_account(conn, name) is not None
+
+
+def make_default_account(conn: Connection) -> bool:
+    """Make the account of calls without a key when `API_AUTH=optional` asks for one. False when there is nothing to do."""
+    return settings.API_AUTH == "optional" and create_account(conn, settings.API_DEFAULT_ACCOUNT)
+
+
+def set_operator(conn: Connection, name: str, operator: bool) -> bool:
+    """Let the account's keys change runtime settings over HTTP, or not. False when it already was so.
+
+    Raises AccountRefused when it does not exist.
+    """
+    if store.set_operator(conn, name, operator) is not None:
+        return True
+    if store.account_by_name(conn, name) is None:
+        raise AccountRefused(f"there is no account {name!r}")
+    return False
 
 
 def set_status(conn: Connection, name: str, status: AccountStatus) -> bool:

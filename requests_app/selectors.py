@@ -38,6 +38,7 @@ class JobView:
     res: dict[str, Any] | None
     accepted: bool | None
     shares: list[dict[str, str]] | None
+    threshold: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,23 @@ class TimelineEntry:
 
 
 def find_job(
-    conn: psycopg.Connection[Any], *, client_id: int, ext_job_id: UUID, kind: Kind | None = None
+    conn: psycopg.Connection[Any],
+    *,
+    client_id: int,
+    ext_job_id: UUID,
+    kind: Kind | None = None,
+    spare_shares: bool = False,
 ) -> JobView | None:
-    """The client's job of this id (and kind, when the route names one); None for a stranger's or an unknown id."""
+    """The client's job of this id (and kind, when the route names one); None for a stranger's or an unknown id.
+
+    `spare_shares`: all stored shares of a completed user decrypt, not only as many as it needs.
+    """
     if kind is None:
         view = store.find_view(conn, client_id, ext_job_id)
         if view is None:
             return None
         kind = Kind(view.kind)
-    row = store.find_job(conn, client_id, kind, ext_job_id)
+    row = store.find_job(conn, client_id, kind, ext_job_id, spare_shares)
     if row is None:
         return None
     response_column = "gw_consensus_tx_hash" if kind is Kind.USER_DECRYPT else "gw_response_tx_hash"
@@ -87,6 +96,7 @@ def find_job(
         res=getattr(row, "res", None),
         accepted=getattr(row, "accepted", None),
         shares=getattr(row, "shares", None),
+        threshold=getattr(row, "resolved_threshold", None),
     )
 
 

@@ -44,6 +44,14 @@ class CancelOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Denial:
+    """Why a request is proven bad before it is stored: the label and text that its GET will show."""
+
+    label: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """A validated request: its canonical payload and the 32-byte hash of its content."""
 
@@ -51,6 +59,7 @@ class Submission:
     req_type: ReqType | None
     int_job_id: bytes
     body: Mapping[str, Any]
+    denial: Denial | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +81,12 @@ class SubmitContended(RelayerError):
 def submit(conn: psycopg.Connection[Any], submission: Submission, *, client_id: int) -> Submitted:
     """Store a request once per content, or join the one that is there (design 2.1, engine facts 5).
 
-    Row, payload, transition, job and the client's view are written by one statement, or nothing is.
+    Row, payload, transition, job and the client's view are written by one statement, or nothing is. One with a denial (user
+    decrypts only) becomes a row that has failed already, unless a live one has its content.
     Raises SubmitContended after four lost races.
     """
+    if submission.denial is not None:
+        return _submit_denied(conn, submission, submission.denial, client_id)
     status = INITIAL[submission.kind]
     body = msgspec.json.encode(submission.body).decode()
     extra: str | UUID | None = submission.req_type
@@ -100,6 +112,26 @@ def submit(conn: psycopg.Connection[Any], submission: Submission, *, client_id: 
         if submitted is not None:
             return submitted
     raise SubmitContended
+
+
+def _submit_denied(conn: psycopg.Connection[Any], submission: Submission, denial: Denial, client_id: int) -> Submitted:
+    crash_point("before_submit_denied_commit")
+    row = store.submit_denied(
+        conn,
+        client_id=client_id,
+        ext_job_id=uuid4(),
+        int_job_id=submission.int_job_id,
+        body=msgspec.json.encode(submission.body).decode(),
+        req_type=str(submission.req_type),
+        label=denial.label,
+        detail=denial.detail,
+        limit=settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN,
+    )
+    crash_point("after_submit_denied_commit")
+    submitted = _outcome(row)
+    if submitted is None:
+        raise SubmitContended
+    return submitted
 
 
 def _outcome(row: Any) -> Submitted | None:

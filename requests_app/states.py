@@ -130,8 +130,8 @@ _S, _A, _F = Status, Actor, Fence
 TRANSITIONS: Final[dict[Verb, Transition]] = {row.verb: row for row in (
     _row(Verb.ADMIT, {_S.QUEUED}, _S.PROCESSING, {_A.WORKER}, _F.JOB, "deadline_at",
          "host ACL and gateway readiness passed"),
-    _row(Verb.DENY, {_S.QUEUED}, _S.FAILURE, {_A.WORKER}, _F.JOB, _FAIL,
-         "the host ACL denied it, or the checks cannot succeed"),
+    _row(Verb.DENY, {_S.QUEUED}, _S.FAILURE, {_A.WORKER, _A.API}, _F.JOB, _FAIL,
+         "the host ACL denied it, the checks cannot succeed, or (by the API, in the statement that stores it) its signature is bad"),
     _row(Verb.EXPIRE_READINESS, {_S.QUEUED}, _S.TIMED_OUT, {_A.WORKER, _A.SWEEP}, _F.JOB, _FAIL,
          "the ciphertexts did not become ready before the deadline"),
     _row(Verb.PREPARE_SEND, {_S.PROCESSING}, _S.TX_IN_FLIGHT, {_A.WORKER}, _F.SIGNER, "gw_req_tx_hash deadline_at",

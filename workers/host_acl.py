@@ -37,10 +37,9 @@ class Outcome(Protocol):
 
 
 class HostAcl:
-    """Remembers, within bounds, who was allowed and how often asking failed; forgetting costs one more question."""
+    """Remembers, within bounds, how often asking failed. Who was allowed is known from the job: only allowed ones are deferred."""
 
     def __init__(self) -> None:
-        self._allowed: OrderedDict[Subject, None] = OrderedDict()
         self._failures: OrderedDict[Subject, int] = OrderedDict()
 
     def check(
@@ -49,7 +48,7 @@ class HostAcl:
         """The deliveries that every host chain concerned allows; the others are put into `outcome`."""
         checks: dict[Subject, dict[int, list[AclCheck]]] = {}
         for delivery in deliveries:
-            if delivery.subject in self._allowed:
+            if delivery.deferred:
                 continue
             try:
                 checks[delivery.subject] = acl_checks(delivery.subject.kind, delivery.req_type, delivery.body or {})
@@ -63,7 +62,7 @@ class HostAcl:
             if delivery.subject in refused:
                 continue
             if delivery.subject not in checks or self._verdict(delivery, answers[delivery.subject], outcome):
-                self._remember(delivery.subject)
+                self._failures.pop(delivery.subject, None)
                 allowed.append(delivery)
         return allowed
 
@@ -96,17 +95,13 @@ class HostAcl:
             self._end(delivery, outcome, LABEL_FAILED, failure_text(chain_id, answer.error.message))
             return
         self._failures[delivery.subject] = tries
-        _bound(self._failures)
+        while len(self._failures) > REMEMBERED:
+            self._failures.popitem(last=False)
         outcome.delayed.append((delivery.receipt, ERROR_SECONDS))
 
     def _end(self, delivery: LeasedRequest, outcome: Outcome, label: str, text: str) -> None:
         self._failures.pop(delivery.subject, None)
         outcome.denied.append(Refusal(_held(delivery), label, text))
-
-    def _remember(self, subject: Subject) -> None:
-        self._failures.pop(subject, None)
-        self._allowed[subject] = None
-        _bound(self._allowed)
 
 
 def _ask(
@@ -134,8 +129,3 @@ def _ask(
 
 def _held(delivery: LeasedRequest) -> Held:
     return Held(delivery.subject, delivery.receipt)
-
-
-def _bound(memory: OrderedDict[Subject, None] | OrderedDict[Subject, int]) -> None:
-    while len(memory) > REMEMBERED:
-        memory.popitem(last=False)

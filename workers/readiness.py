@@ -1,20 +1,24 @@
 """The readiness turn: which queued decrypts may go to the chain (fhevm_internals 7, fhevm_http 13.4).
 
 Two questions for a whole batch: does the host ACL allow it (asked once, a no is final), and does the gateway have the
-ciphertexts (asked every READINESS_INTERVAL_SECONDS until the row's deadline). Nothing is held while waiting: the job goes back
-with a delay. A row that is ready becomes `processing` and its job moves to the send queue in one statement.
+ciphertexts (asked every `readiness_interval_seconds` until the row's deadline). Nothing is held while waiting: the job goes
+back behind all that were never asked about, and comes back at a moment shared with others, so that thousands of waiting
+requests cost one request to the gateway for each `readiness_checks_per_call` of them and delay nobody. A row that is ready
+becomes `processing` and its job moves to the send queue in one statement.
 """
 
 from __future__ import annotations
 
 import logging
-import random
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from django.conf import settings
 
+from requests_app import runtime
 from requests_app.crash_points import crash_point
 from requests_app.states import Kind, Status, Verb
 from requests_app.store import queue
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("relayer.readiness")
 
-BATCH: Final = 200
+GRID_PARTS: Final = 4  # moments in an interval at which waiting requests come back
 DISABLED_SECONDS: Final = 120.0
 LABEL_TIMED_OUT: Final = "readiness_check_timed_out"
 LABEL_INTERNAL: Final = "internal_server_error"
@@ -46,8 +50,28 @@ class Decisions:
     denied: list[Refusal] = field(default_factory=list)
     expired: list[Refusal] = field(default_factory=list)
     delayed: list[tuple[Receipt, float]] = field(default_factory=list)
+    deferred: list[Receipt] = field(default_factory=list)
     done: list[Receipt] = field(default_factory=list)
     moved: list[Receipt] = field(default_factory=list)
+
+
+class CallBudget:
+    """How many requests for repeated checks may still go to the gateway in this interval (times by a monotonic clock)."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+        self._used = 0
+
+    def is_left(self, calls: int, seconds: float) -> bool:
+        """Whether fewer than `calls` were used in the running interval of `seconds`."""
+        now = time.monotonic()
+        if now >= self._until:
+            self._until, self._used = now + seconds, 0
+        return self._used < calls
+
+    def use(self, calls: int) -> None:
+        """Count requests."""
+        self._used += calls
 
 
 class ReadinessTurn:
@@ -57,12 +81,21 @@ class ReadinessTurn:
 
     def __init__(self) -> None:
         self._acl = HostAcl()
+        self._budget = CallBudget()
 
     def run(self, context: ShiftContext) -> int:
         """Lease a batch, decide each member, write the decisions; how many jobs it was."""
+        values = runtime.values(lambda: context.conn)
+        interval, per_call = values["readiness_interval_seconds"], values["readiness_checks_per_call"]
+        calls = max(1, values["readiness_calls_per_interval"] // settings.SHIFT_SLOTS)
         crash_point("before_lease_readiness_commit")
         deliveries = queue.lease_requests(
-            context.conn, READY, BATCH, context.instance, float(settings.JOB_LEASE_SECONDS)
+            context.conn,
+            READY,
+            per_call,
+            context.instance,
+            float(settings.JOB_LEASE_SECONDS),
+            deferred=self._budget.is_left(calls, interval),
         )
         crash_point("after_lease_readiness_commit")
         if not deliveries:
@@ -70,12 +103,13 @@ class ReadinessTurn:
         decisions = Decisions()
         waiting = _triage(deliveries, decisions)
         allowed = self._acl.check(context, waiting, decisions)
-        _ask_gateway(context, allowed, decisions)
-        _write(context, decisions)
+        self._budget.use(math.ceil(len(allowed) / per_call))
+        _ask_gateway(context, allowed, decisions, per_call)
+        _write(context, decisions, interval)
         return len(deliveries)
 
     def close(self) -> None:
-        """Nothing is kept that matters: verdicts of the ACL are asked again by the next shift."""
+        """Nothing is kept that matters: failures of the ACL are counted anew by the next shift."""
 
 
 def _triage(deliveries: Sequence[LeasedRequest], decisions: Decisions) -> list[LeasedRequest]:
@@ -94,7 +128,8 @@ def _triage(deliveries: Sequence[LeasedRequest], decisions: Decisions) -> list[L
     return waiting
 
 
-def _ask_gateway(context: ShiftContext, allowed: Sequence[LeasedRequest], decisions: Decisions) -> None:
+def _ask_gateway(context: ShiftContext, allowed: Sequence[LeasedRequest], decisions: Decisions, per_call: int) -> None:
+    """What is not ready, and what could not be asked, waits; past the deadline the one is a time-out, the other a failure."""
     asked: list[LeasedRequest] = []
     calls: list[bytes] = []
     for delivery in allowed:
@@ -104,21 +139,18 @@ def _ask_gateway(context: ShiftContext, allowed: Sequence[LeasedRequest], decisi
         except Unencodable as error:
             decisions.denied.append(Refusal(_held(delivery), LABEL_INTERNAL, f"Processing Failed: {error}"))
     crash_point("before_readiness_rpc")
-    answers = context.clients.gateway.is_ready(calls)
+    answers = context.clients.gateway.is_ready(calls, per_call)
     crash_point("after_readiness_rpc")
     for delivery, answer in zip(asked, answers, strict=True):
         if isinstance(answer, Ok) and answer.value:
             decisions.admitted.append(_held(delivery))
+        elif not delivery.overdue:
+            decisions.deferred.append(delivery.receipt)
         elif isinstance(answer, Ok):
-            _expire_or_delay(delivery, decisions, _interval())
-        elif isinstance(answer, Failed) and delivery.overdue:
-            text = f"{CALL_FAILED_TEXT}{answer.error.message}"
-            decisions.denied.append(Refusal(_held(delivery), LABEL_INTERNAL, text))
-        elif delivery.overdue:
-            text = f"{CALL_FAILED_TEXT}the gateway chain did not answer"
-            decisions.denied.append(Refusal(_held(delivery), LABEL_INTERNAL, text))
+            decisions.expired.append(Refusal(_held(delivery), LABEL_TIMED_OUT, NOT_READY_TEXT))
         else:
-            decisions.delayed.append((delivery.receipt, _interval()))
+            reason = answer.error.message if isinstance(answer, Failed) else "the gateway chain did not answer"
+            decisions.denied.append(Refusal(_held(delivery), LABEL_INTERNAL, f"{CALL_FAILED_TEXT}{reason}"))
 
 
 def _expire_or_delay(delivery: LeasedRequest, decisions: Decisions, seconds: float) -> None:
@@ -128,12 +160,15 @@ def _expire_or_delay(delivery: LeasedRequest, decisions: Decisions, seconds: flo
         decisions.delayed.append((delivery.receipt, seconds))
 
 
-def _write(context: ShiftContext, decisions: Decisions) -> None:
+def _write(context: ShiftContext, decisions: Decisions, interval: float) -> None:
     """One statement a sort of decision; what a stale receipt decided changes nothing."""
     conn = context.conn
     sending.admit(conn, decisions.admitted)
     sending.end_unsent(conn, Verb.DENY, decisions.denied)
     sending.end_unsent(conn, Verb.EXPIRE_READINESS, decisions.expired)
+    crash_point("before_readiness_defer_commit")
+    queue.defer_jobs(conn, decisions.deferred, interval, interval / GRID_PARTS)
+    crash_point("after_readiness_defer_commit")
     crash_point("before_readiness_nack_commit")
     queue.nack_jobs(conn, [job for job, _ in decisions.delayed], [seconds for _, seconds in decisions.delayed])
     crash_point("after_readiness_nack_commit")
@@ -157,7 +192,3 @@ def _write(context: ShiftContext, decisions: Decisions) -> None:
 
 def _held(delivery: LeasedRequest) -> Held:
     return Held(delivery.subject, delivery.receipt)
-
-
-def _interval() -> float:
-    return float(settings.READINESS_INTERVAL_SECONDS) * random.uniform(0.9, 1.1)

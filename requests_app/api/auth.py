@@ -25,7 +25,6 @@ from requests_app.store.session import web_connection
 
 HEADER: Final = "HTTP_X_API_KEY"
 COOKIE: Final = "x-api-key"
-DEFAULT_ACCOUNT: Final = "default"
 REMEMBER_SECONDS: Final = 2.0
 STAMP_SECONDS: Final = 60.0
 _REMEMBERED_AT_MOST: Final = 10_000
@@ -38,6 +37,7 @@ class Client:
 
     id: int
     name: str
+    operator: bool = False
 
 
 class _Memory:
@@ -114,7 +114,7 @@ def unauthorized() -> Refused:
 
 def _default_client() -> Client:
     """The account of requests without a key under API_AUTH=optional."""
-    name = getattr(settings, "API_DEFAULT_ACCOUNT", DEFAULT_ACCOUNT)
+    name = settings.API_DEFAULT_ACCOUNT
     digest = b"account:" + name.encode()
     client = _memory.find(digest)
     if client is None:
@@ -132,4 +132,4 @@ def _look_up(digest: bytes) -> Client:
         raise unauthorized()
     if _memory.due_for_stamp(digest):
         ApiKey.objects.filter(pk=row.id).update(last_used_at=Now())
-    return Client(row.account_id, row.name)
+    return Client(row.account_id, row.name, row.operator)

@@ -1,6 +1,9 @@
 """How long a client should wait before it asks again: whole seconds for the Retry-After header (fhevm_http 11).
 
-Deviation, on purpose: `receipt_received` looks up the back-off table with the time really spent in that state (by the
+Depths come from SQL with the row; the parameters are runtime settings. They only feed this header: what is really sent is
+limited by signer windows and endpoint budgets (design 5.3.5).
+
+Deviations, on purpose: `receipt_received` looks up the back-off table with the time really spent in that state (by the
 database's clock), where upstream always passes 0; and a request in review answers the largest value.
 """
 
@@ -10,13 +13,12 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
-from django.conf import settings
-
+from requests_app import runtime
 from requests_app.errors import ConfigurationError
 from requests_app.states import Kind, Status
+from requests_app.store.session import web_connection
 
 _U32_MAX: Final = 2**32 - 1
 _UNBOUNDED_MS: Final = 300_000  # a rate or concurrency of 0 never drains: the longest wait
@@ -35,13 +37,15 @@ class Pace:
     public_decrypt_processing_seconds: int = 6
     tx_confirmation_ms: int = 250
     backoff: tuple[tuple[int, int], ...] = ((0, 4), (60, 10), (120, 30), (300, 60), (900, 300))
-    tx_per_second: int = 20
+    input_proof_tps: int = 20
+    user_decrypt_tps: int = 20
+    public_decrypt_tps: int = 20
     readiness_concurrency: int = 250
     rate_limited_seconds: int = 4
 
     def __post_init__(self) -> None:
-        if not 0 < self.min_seconds < self.max_seconds:
-            raise ConfigurationError("Retry-After: min_seconds must be positive and below max_seconds")
+        if not 0 < self.min_seconds <= self.max_seconds:
+            raise ConfigurationError("Retry-After: min_seconds must be positive and not above max_seconds")
         if not 0 <= self.safety_margin <= 1:
             raise ConfigurationError("Retry-After: safety_margin must lie between 0 and 1")
         thresholds = [elapsed for elapsed, _ in self.backoff]
@@ -67,11 +71,14 @@ class Pace:
         """Within the configured bounds."""
         return max(self.min_seconds, min(seconds, self.max_seconds))
 
-    def tx_wait_ms(self, size: int) -> int:
-        """Until `size` transactions have been sent."""
-        if self.tx_per_second == 0:
-            return _UNBOUNDED_MS
-        return math.ceil(size / self.tx_per_second * 1000)
+    def tx_wait_ms(self, kind: Kind, size: int) -> int:
+        """Until `size` transactions of the kind have been sent."""
+        rate = {
+            Kind.INPUT_PROOF: self.input_proof_tps,
+            Kind.USER_DECRYPT: self.user_decrypt_tps,
+            Kind.PUBLIC_DECRYPT: self.public_decrypt_tps,
+        }[kind]
+        return math.ceil(size / rate * 1000) if rate else _UNBOUNDED_MS
 
     def readiness_wait_ms(self, size: int) -> int:
         """Until `size` requests have been checked, in whole batches."""
@@ -79,13 +86,17 @@ class Pace:
             return _UNBOUNDED_MS
         return math.ceil(size / self.readiness_concurrency) * self.readiness_check_seconds * 1000
 
-    def after_submit(self, kind: Kind, readiness_size: int, tx_size: int) -> int:
-        """Seconds for a POST's 202, and for a GET of a queued request."""
-        raw = self.tx_wait_ms(tx_size) + self.processing_ms(kind) + self.tx_confirmation_ms
+    def submit_raw_ms(self, kind: Kind, readiness_size: int, tx_size: int) -> int:
+        """The estimate behind a POST's header, without margin and bounds."""
+        raw = self.tx_wait_ms(kind, tx_size) + self.processing_ms(kind) + self.tx_confirmation_ms
         if kind is not Kind.INPUT_PROOF:
             # Even with nothing waiting, nominal readiness is one check; ceil(0 / c) * R is 0 and P covers it.
             raw += self.readiness_wait_ms(readiness_size)
-        return self.finish(raw)
+        return raw
+
+    def after_submit(self, kind: Kind, readiness_size: int, tx_size: int) -> int:
+        """Seconds for a POST's 202, and for a GET of a queued request."""
+        return self.finish(self.submit_raw_ms(kind, readiness_size, tx_size))
 
     def after_poll(
         self, kind: Kind, status: Status, readiness_size: int, tx_size: int, elapsed_seconds: float
@@ -111,10 +122,35 @@ def _step(backoff: Sequence[tuple[int, int]], elapsed_seconds: float) -> int:
     return interval
 
 
-@lru_cache(maxsize=1)
+# The last parameters read and the pace made of them: `runtime.values` gives the same object until it has read anew.
+_made: tuple[runtime.Values, Pace] | None = None
+
+
 def pace() -> Pace:
-    """The pace of this process, from the setting RETRY_AFTER (a dict of Pace's fields; absent means defaults)."""
-    given: dict[str, Any] = dict(getattr(settings, "RETRY_AFTER", {}) or {})
-    if "backoff" in given:
-        given["backoff"] = tuple((int(elapsed), int(seconds)) for elapsed, seconds in given["backoff"])
-    return Pace(**given)
+    """The pace by the runtime settings as this process knows them now."""
+    global _made
+    values = runtime.values(web_connection)
+    known = _made
+    if known is None or known[0] is not values:
+        known = _made = (values, pace_of(values))
+    return known[1]
+
+
+def pace_of(values: runtime.Values) -> Pace:
+    """The pace of a set of runtime settings."""
+    return Pace(
+        min_seconds=values["retry_after_min_seconds"],
+        max_seconds=values["retry_after_max_seconds"],
+        safety_margin=values["retry_after_safety_margin"],
+        readiness_check_seconds=values["nominal_readiness_check_seconds"],
+        input_proof_processing_seconds=values["nominal_input_proof_processing_seconds"],
+        user_decrypt_processing_seconds=values["nominal_user_decrypt_processing_seconds"],
+        public_decrypt_processing_seconds=values["nominal_public_decrypt_processing_seconds"],
+        tx_confirmation_ms=values["nominal_tx_confirmation_ms"],
+        backoff=tuple((elapsed, seconds) for elapsed, seconds in values["retry_after_backoff"]),
+        input_proof_tps=values["input_proof_throttler_tps"],
+        user_decrypt_tps=values["user_decrypt_throttler_tps"],
+        public_decrypt_tps=values["public_decrypt_throttler_tps"],
+        readiness_concurrency=values["readiness_check_concurrency"],
+        rate_limited_seconds=values["api_retry_after_seconds"],
+    )

@@ -127,4 +127,4 @@ def let_connection_go() -> None:
         connection.close()
 
 
-watch: Final = StatusWatch(places=int(getattr(settings, "LONG_POLL_PLACES", DEFAULT_PLACES)))
+watch: Final = StatusWatch(places=int(settings.LONG_POLL_PLACES))

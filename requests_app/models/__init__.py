@@ -27,6 +27,7 @@ from requests_app.models.requests import (
     UserDecryptShare,
 )
 from requests_app.models.reviews import ReviewCase
+from requests_app.models.runtime import RuntimeChange, RuntimeSetting
 from requests_app.models.signing import NonceSlot, Signer, TxAttempt
 from requests_app.models.usage import (
     CursorKey,
@@ -68,6 +69,8 @@ __all__ = [
     "RequestPayload",
     "RequestTransition",
     "ReviewCase",
+    "RuntimeChange",
+    "RuntimeSetting",
     "Signer",
     "StagedEnvelope",
     "TxAttempt",

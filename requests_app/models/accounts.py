@@ -21,6 +21,8 @@ class Account(models.Model):
 
     name = models.TextField(unique=True)
     status = models.TextField(choices=text_choices(AccountStatus), db_default=AccountStatus.ACTIVE.value)
+    # Its keys may change runtime settings over HTTP (`/admin/config`).
+    operator = models.BooleanField(db_default=False)
     created_at = stamped()
 
     class Meta:

@@ -6,11 +6,14 @@ INSERT INTO client_account (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHIN
 -- name: set_account_status
 UPDATE client_account SET status = %(status)s WHERE name = %(name)s AND status <> %(status)s RETURNING id;
 
+-- name: set_operator
+UPDATE client_account SET operator = %(operator)s WHERE name = %(name)s AND operator <> %(operator)s RETURNING id;
+
 -- name: account_by_name
 SELECT id, name, status, created_at FROM client_account WHERE name = %(name)s;
 
 -- name: list_accounts
-SELECT a.id, a.name, a.status, a.created_at, count(k.id) FILTER (WHERE k.revoked_at IS NULL) AS valid_keys
+SELECT a.id, a.name, a.status, a.operator, a.created_at, count(k.id) FILTER (WHERE k.revoked_at IS NULL) AS valid_keys
   FROM client_account a
   LEFT JOIN api_key k ON k.account_id = a.id
  GROUP BY a.id

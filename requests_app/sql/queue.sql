@@ -29,7 +29,7 @@ SELECT id, attempt, kind, subject_id, tenant_id FROM l ORDER BY priority, id;
 -- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1).
 WITH c AS MATERIALIZED (
   SELECT id FROM queue_job
-   WHERE queue = %(queue)s AND visible_at <= clock_timestamp()
+   WHERE queue = %(queue)s AND priority <= %(last)s::smallint AND visible_at <= clock_timestamp()
    ORDER BY priority, id LIMIT %(limit)s::bigint
    FOR UPDATE SKIP LOCKED),
 l AS (
@@ -38,7 +38,7 @@ l AS (
          leased_by = %(owner)s
     FROM c WHERE j.id = c.id
   RETURNING j.id, j.attempt, j.kind, j.subject_id, j.priority)
-SELECT l.id, l.attempt, l.kind, l.subject_id,
+SELECT l.id, l.attempt, l.kind, l.subject_id, l.priority,
        coalesce(u.status, p.status, i.status) AS status,
        coalesce(u.ext_job_id, p.ext_job_id, i.ext_job_id) AS ext_job_id,
        u.req_type, b.body,
@@ -78,6 +78,21 @@ SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' 
   FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
  ORDER BY a.ord;
 
+-- name: defer_jobs
+WITH a AS MATERIALIZED (
+  SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
+w AS MATERIALIZED (
+  SELECT to_timestamp(ceil((extract(epoch FROM clock_timestamp())::float8 + %(seconds)s::float8) / %(grid)s::float8)
+                      * %(grid)s::float8) AS moment),
+d AS (
+  UPDATE queue_job AS j
+     SET visible_at = w.moment, leased_by = NULL, priority = %(priority)s::smallint
+    FROM a CROSS JOIN w WHERE j.id = a.id AND j.attempt = a.attempt
+  RETURNING a.ord)
+SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
+  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
+ ORDER BY a.ord;
+
 -- name: extend_jobs
 WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
@@ -97,7 +112,8 @@ WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
 d AS (
   UPDATE queue_job AS j
-     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL
+     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL,
+         priority = least(j.priority, 100)
     FROM a WHERE j.id = a.id AND j.attempt = a.attempt
   RETURNING a.ord)
 SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict

@@ -39,6 +39,44 @@ SELECT found.id, found.status, found.fresh, depth.ready, depth.send, account.id 
                   WHERE v.client_id = %(client)s AND v.kind = %(kind)s AND v.request_id = found.id)) AS ext_job_id
   FROM depth LEFT JOIN account ON true LEFT JOIN found ON account.id IS NOT NULL;
 
+-- name: submit_denied
+-- The submit statement for a user decrypt whose signature is proven bad. A live twin takes the client in, as always (the
+-- signature is no part of the content); otherwise the row is born final, so that its content is free for the honest request
+-- from the first moment. Its history says both: submitted, denied at the door.
+WITH account AS MATERIALIZED (
+  SELECT id FROM client_account WHERE id = %(client)s AND status = 'active' FOR SHARE
+), existing AS (
+  SELECT id, status FROM user_decrypt_req WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+), depth AS (
+  SELECT (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS ready,
+         (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS send
+), inserted AS (
+  INSERT INTO user_decrypt_req (ext_job_id, int_job_id, status, req_type, fail_label, fail_detail, completed_at)
+  SELECT %(ext)s, %(hash)b, 'failure', %(req_type)s, %(label)s, %(detail)s, clock_timestamp()
+    FROM depth, account
+   WHERE depth.ready < %(limit)s AND depth.send < %(limit)s AND NOT EXISTS (SELECT FROM existing)
+  RETURNING id, status
+), payload AS (
+  INSERT INTO request_payload (kind, request_id, body) SELECT %(kind)s, id, %(body)s::text::jsonb FROM inserted
+), logged AS (
+  INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor, reason)
+  SELECT %(kind)s, id, step.verb, step.was, step.target, 'api', step.reason
+    FROM inserted, (VALUES (1, 'submit', NULL, 'queued', NULL), (2, 'deny', 'queued', 'failure', %(detail)s::text))
+                   AS step(ord, verb, was, target, reason) ORDER BY step.ord
+), found AS (
+  SELECT id, status, true AS fresh FROM inserted UNION ALL SELECT id, status, false FROM existing
+), seen AS (
+  INSERT INTO request_client AS v (client_id, kind, request_id, ext_job_id)
+  SELECT account.id, %(kind)s, found.id, %(ext)s FROM found, account
+  ON CONFLICT (client_id, kind, request_id) DO UPDATE SET canceled_at = NULL WHERE v.canceled_at IS NOT NULL
+  RETURNING ext_job_id
+)
+SELECT found.id, found.status, found.fresh, depth.ready, depth.send, account.id IS NOT NULL AS account_active,
+       coalesce((SELECT ext_job_id FROM seen),
+                (SELECT ext_job_id FROM request_client v
+                  WHERE v.client_id = %(client)s AND v.kind = %(kind)s AND v.request_id = found.id)) AS ext_job_id
+  FROM depth LEFT JOIN account ON true LEFT JOIN found ON account.id IS NOT NULL;
+
 -- name: find_view
 -- The kind of a client's job, for routes that do not name it.
 SELECT kind, request_id, canceled_at FROM request_client WHERE ext_job_id = %(ext)s AND client_id = %(client)s;
@@ -98,7 +136,7 @@ DELETE FROM queue_job WHERE job_key = %(key)s;
 SELECT body, updated_at FROM published_key WHERE id = 1;
 
 -- name: find_api_key
-SELECT k.id, k.account_id, a.name, a.status FROM api_key k JOIN client_account a ON a.id = k.account_id
+SELECT k.id, k.account_id, a.name, a.status, a.operator FROM api_key k JOIN client_account a ON a.id = k.account_id
  WHERE k.digest = %(digest)b AND k.revoked_at IS NULL;
 
 -- name: find_account

@@ -30,16 +30,17 @@ w AS MATERIALIZED (
                       WHERE v.kind = a.kind AND v.request_id = a.id
                         AND v.canceled_at IS NULL AND c.status = 'active'))),
 u AS MATERIALIZED (
-  SELECT w.ord FROM w JOIN user_decrypt_req r ON r.id = w.id
+  SELECT w.ord, r.state_entered_at AS since FROM w JOIN user_decrypt_req r ON r.id = w.id
    WHERE w.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
 p AS MATERIALIZED (
-  SELECT w.ord FROM w JOIN public_decrypt_req r ON r.id = w.id
+  SELECT w.ord, r.state_entered_at AS since FROM w JOIN public_decrypt_req r ON r.id = w.id
    WHERE w.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
 i AS MATERIALIZED (
-  SELECT w.ord FROM w JOIN input_proof_req r ON r.id = w.id
+  SELECT w.ord, r.state_entered_at AS since FROM w JOIN input_proof_req r ON r.id = w.id
    WHERE w.kind = 3 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
-c AS (SELECT ord FROM u UNION ALL SELECT ord FROM p UNION ALL SELECT ord FROM i)
-SELECT w.ord - 1 AS place, s.next_nonce + row_number() OVER (ORDER BY w.ord) - 1 AS nonce
+c AS (SELECT * FROM u UNION ALL SELECT * FROM p UNION ALL SELECT * FROM i)
+SELECT w.ord - 1 AS place, s.next_nonce + row_number() OVER (ORDER BY w.ord) - 1 AS nonce,
+       extract(epoch FROM clock_timestamp() - c.since)::float8 AS spent_seconds
   FROM c JOIN w ON w.ord = c.ord CROSS JOIN s
  ORDER BY w.ord;
 
@@ -88,39 +89,41 @@ SELECT (SELECT count(*) FROM c) AS requests, (SELECT count(*) FROM g) AS signers
 
 -- name: admit_requests
 -- Rows first, then jobs, as the lock order says; the second lock is the fence: only a current receipt lets the row pass.
+-- A job that was deferred in the ready queue goes on with the usual priority.
 WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(job)b::bigint[], %(attempt)b::int[], %(kind)b::smallint[], %(subject)b::bigint[])
            AS t(job, attempt, kind, id)),
 lu AS MATERIALIZED (
-  SELECT r.id FROM a JOIN user_decrypt_req r ON r.id = a.id
+  SELECT r.id, r.state_entered_at AS since FROM a JOIN user_decrypt_req r ON r.id = a.id
    WHERE a.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
    ORDER BY r.id FOR UPDATE OF r),
 lp AS MATERIALIZED (
-  SELECT r.id FROM a JOIN public_decrypt_req r ON r.id = a.id
+  SELECT r.id, r.state_entered_at AS since FROM a JOIN public_decrypt_req r ON r.id = a.id
    WHERE a.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
    ORDER BY r.id FOR UPDATE OF r),
-l AS MATERIALIZED (SELECT 1::smallint AS kind, id FROM lu UNION ALL SELECT 2::smallint, id FROM lp),
+l AS MATERIALIZED (SELECT 1::smallint AS kind, id, since FROM lu UNION ALL SELECT 2::smallint, id, since FROM lp),
 j AS (
   UPDATE queue_job AS q
-     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL
+     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL,
+         priority = least(q.priority, 100)
     FROM a JOIN l ON l.kind = a.kind AND l.id = a.id
    WHERE q.id = a.job AND q.attempt = a.attempt
-  RETURNING a.kind, a.id),
+  RETURNING a.kind, a.id, l.since),
 u AS (
   UPDATE user_decrypt_req AS r
      SET status = %(target)s, updated_at = clock_timestamp(), state_entered_at = clock_timestamp(),
          deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id),
+    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id, r.updated_at - j.since AS spent),
 p AS (
   UPDATE public_decrypt_req AS r
      SET status = %(target)s, updated_at = clock_timestamp(), state_entered_at = clock_timestamp(),
          deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id),
-c AS (SELECT kind, id FROM u UNION ALL SELECT kind, id FROM p),
+    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id, r.updated_at - j.since AS spent),
+c AS (SELECT * FROM u UNION ALL SELECT * FROM p),
 tr AS (
   INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor)
   SELECT kind, id, %(verb)s, %(source)s, %(target)s, %(actor)s FROM c)
-SELECT kind, id FROM c;
+SELECT kind, id, extract(epoch FROM spent)::float8 AS spent_seconds FROM c;
 
 -- name: end_unsent
 -- Deny, expire or refuse: rows that never had signed bytes end here and their jobs with them. Fenced by the receipt, and by
@@ -135,41 +138,42 @@ a AS MATERIALIZED (
    WHERE (%(resource)s::text IS NULL OR EXISTS (SELECT 1 FROM f))
      AND NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = t.kind AND n.subject_id = t.id AND n.state <> 'dead')),
 lu AS MATERIALIZED (
-  SELECT r.id FROM a JOIN user_decrypt_req r ON r.id = a.id
+  SELECT r.id, r.state_entered_at AS since FROM a JOIN user_decrypt_req r ON r.id = a.id
    WHERE a.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
    ORDER BY r.id FOR UPDATE OF r),
 lp AS MATERIALIZED (
-  SELECT r.id FROM a JOIN public_decrypt_req r ON r.id = a.id
+  SELECT r.id, r.state_entered_at AS since FROM a JOIN public_decrypt_req r ON r.id = a.id
    WHERE a.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
    ORDER BY r.id FOR UPDATE OF r),
 li AS MATERIALIZED (
-  SELECT r.id FROM a JOIN input_proof_req r ON r.id = a.id
+  SELECT r.id, r.state_entered_at AS since FROM a JOIN input_proof_req r ON r.id = a.id
    WHERE a.kind = 3 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END
    ORDER BY r.id FOR UPDATE OF r),
 l AS MATERIALIZED (
-  SELECT 1::smallint AS kind, id FROM lu UNION ALL SELECT 2::smallint, id FROM lp UNION ALL SELECT 3::smallint, id FROM li),
+  SELECT 1::smallint AS kind, id, since FROM lu UNION ALL SELECT 2::smallint, id, since FROM lp
+  UNION ALL SELECT 3::smallint, id, since FROM li),
 j AS (
   DELETE FROM queue_job AS q
    USING a JOIN l ON l.kind = a.kind AND l.id = a.id
    WHERE q.id = a.job AND q.attempt = a.attempt
-  RETURNING a.kind, a.id, a.label, a.detail, a.selector),
+  RETURNING a.kind, a.id, a.label, a.detail, a.selector, l.since),
 u AS (
   UPDATE user_decrypt_req AS r
      SET status = %(target)s, fail_label = j.label, fail_detail = j.detail, fail_selector = j.selector, deadline_at = NULL,
          updated_at = clock_timestamp(), state_entered_at = clock_timestamp(), completed_at = clock_timestamp()
-    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id, j.label),
+    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id, j.label, r.updated_at - j.since AS spent),
 p AS (
   UPDATE public_decrypt_req AS r
      SET status = %(target)s, fail_label = j.label, fail_detail = j.detail, fail_selector = j.selector, deadline_at = NULL,
          updated_at = clock_timestamp(), state_entered_at = clock_timestamp(), completed_at = clock_timestamp()
-    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id, j.label),
+    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id, j.label, r.updated_at - j.since AS spent),
 i AS (
   UPDATE input_proof_req AS r
      SET status = %(target)s, fail_label = j.label, fail_detail = j.detail, fail_selector = j.selector, deadline_at = NULL,
          updated_at = clock_timestamp(), state_entered_at = clock_timestamp(), completed_at = clock_timestamp()
-    FROM j WHERE j.kind = 3 AND r.id = j.id RETURNING j.kind, r.id, j.label),
+    FROM j WHERE j.kind = 3 AND r.id = j.id RETURNING j.kind, r.id, j.label, r.updated_at - j.since AS spent),
 c AS (SELECT * FROM u UNION ALL SELECT * FROM p UNION ALL SELECT * FROM i),
 tr AS (
   INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor, epoch, reason)
   SELECT kind, id, %(verb)s, %(source)s, %(target)s, %(actor)s, %(epoch)s, label FROM c)
-SELECT kind, id FROM c;
+SELECT kind, id, extract(epoch FROM spent)::float8 AS spent_seconds FROM c;

@@ -21,13 +21,18 @@ def set_account_status(conn: Connection, name: str, status: str) -> Row | None:
     return fetch_one(conn, "accounts", "set_account_status", {"name": name, "status": status})
 
 
+def set_operator(conn: Connection, name: str, operator: bool) -> Row | None:
+    """Set whether the account may change runtime settings: (id), or None when there is no such account or it already is so."""
+    return fetch_one(conn, "accounts", "set_operator", {"name": name, "operator": operator})
+
+
 def account_by_name(conn: Connection, name: str) -> Row | None:
     """(id, name, status, created_at), or None."""
     return fetch_one(conn, "accounts", "account_by_name", {"name": name})
 
 
 def list_accounts(conn: Connection) -> list[Row]:
-    """(id, name, status, created_at, valid_keys) of the first thousand accounts."""
+    """(id, name, status, operator, created_at, valid_keys) of the first thousand accounts."""
     return fetch_all(conn, "accounts", "list_accounts")
 
 

@@ -21,6 +21,9 @@ READY: Final = "ready"  # decrypts that wait for host ACL and gateway readiness
 SEND: Final = "send"  # requests that wait for a nonce
 NORMAL: Final = 100
 RESCUE: Final = 0
+# A decrypt that the host ACL allows and the gateway is not ready for. Behind everything that was never asked about: however many
+# of these are due at once, a new request does not wait for them.
+DEFERRED: Final = 200
 
 
 class Verdict(StrEnum):
@@ -65,6 +68,7 @@ class LeasedRequest(NamedTuple):
     overdue: bool
     effective: bool
     has_slot: bool
+    deferred: bool = False
 
 
 def enqueue_jobs(
@@ -91,9 +95,15 @@ def lease_jobs(conn: Connection[Any], queue: str, limit: int, owner: str, second
     ]
 
 
-def lease_requests(conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float) -> list[LeasedRequest]:
-    """As `lease_jobs`, with row, payload and effectiveness of the clients read again in the same statement."""
-    rows = fetch_all(conn, "queue", "lease_requests", _lease(queue, limit, owner, seconds))
+def lease_requests(
+    conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float, *, deferred: bool = True
+) -> list[LeasedRequest]:
+    """As `lease_jobs`, with row, payload and effectiveness of the clients read again in the same statement.
+
+    `deferred` False leaves out the jobs that were put off by `defer_jobs`.
+    """
+    last = DEFERRED if deferred else DEFERRED - 1
+    rows = fetch_all(conn, "queue", "lease_requests", {**_lease(queue, limit, owner, seconds), "last": last})
     return [
         LeasedRequest(
             Receipt(row.id, row.attempt),
@@ -105,6 +115,7 @@ def lease_requests(conn: Connection[Any], queue: str, limit: int, owner: str, se
             bool(row.overdue),
             row.effective,
             row.has_slot,
+            row.priority >= DEFERRED,
         )
         for row in rows
     ]
@@ -118,6 +129,16 @@ def ack_jobs(conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict
 def nack_jobs(conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
     """Release the jobs; each becomes visible again after its own delay. The attempts stay counted."""
     return _verdicts(conn, "nack_jobs", receipts, delay=[float(delay) for delay in delays])
+
+
+def defer_jobs(
+    conn: Connection[Any], receipts: Sequence[Receipt], seconds: float, grid_seconds: float
+) -> list[Verdict]:
+    """Release the jobs behind all others, visible again after `seconds` at the next multiple of `grid_seconds`.
+
+    The common moments keep batches together: jobs that were put off one by one come back as one batch.
+    """
+    return _verdicts(conn, "defer_jobs", receipts, seconds=float(seconds), grid=float(grid_seconds), priority=DEFERRED)
 
 
 def extend_jobs(conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:

@@ -19,7 +19,11 @@ _SHARES = """,
        CASE WHEN r.status = 'completed' THEN
          (SELECT jsonb_agg(jsonb_build_object('payload', encode(s.share, 'hex'), 'signature', encode(s.kms_signature, 'hex'),
                                               'extraData', '0x' || encode(s.extra_data, 'hex')) ORDER BY s.share_index)
-            FROM (SELECT * FROM user_decrypt_share x WHERE x.gw_reference_id = r.gw_reference_id
+            FROM (SELECT x.share_index, x.share, x.kms_signature, x.extra_data FROM (
+                    SELECT share_index, share, kms_signature, extra_data, position FROM kept_share WHERE request_id = r.id
+                    UNION ALL
+                    SELECT share_index, share, kms_signature, extra_data, position FROM user_decrypt_share
+                     WHERE gw_reference_id = r.gw_reference_id AND NOT EXISTS (SELECT 1 FROM kept_share WHERE request_id = r.id)) x
                    ORDER BY x.position LIMIT r.resolved_threshold) s)
        END AS shares"""
 
@@ -63,21 +67,56 @@ def submit(
     )
 
 
+def submit_denied(
+    conn: psycopg.Connection[Any],
+    *,
+    client_id: int,
+    ext_job_id: UUID,
+    int_job_id: bytes,
+    body: str,
+    req_type: str,
+    label: str,
+    detail: str,
+    limit: int,
+) -> Row:
+    """Run the submit statement for a user decrypt that is proven bad: a new row of it begins and ends as a failure."""
+    return fetch_only(
+        conn,
+        "requests",
+        "submit_denied",
+        {
+            "client": client_id,
+            "kind": Kind.USER_DECRYPT.value,
+            "ext": ext_job_id,
+            "hash": int_job_id,
+            "body": body,
+            "req_type": req_type,
+            "label": label,
+            "detail": detail,
+            "limit": limit,
+            "cap": DEPTH_CAP,
+        },
+    )
+
+
 def find_view(conn: psycopg.Connection[Any], client_id: int, ext_job_id: UUID) -> Row | None:
     """Kind and row id of a client's job, or None."""
     return fetch_one(conn, "requests", "find_view", {"client": client_id, "ext": ext_job_id})
 
 
-def find_job(conn: psycopg.Connection[Any], client_id: int, kind: Kind, ext_job_id: UUID) -> Row | None:
-    """A client's job with its columns, depths while it waits, shares when a user decrypt is completed; or None."""
-    return fetch_one(
-        conn,
-        "requests",
-        "find_job",
-        {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP},
-        table=kind.table,
-        shares=_SHARES if kind is Kind.USER_DECRYPT else "",
-    )
+def find_job(
+    conn: psycopg.Connection[Any], client_id: int, kind: Kind, ext_job_id: UUID, spare_shares: bool = False
+) -> Row | None:
+    """A client's job with its columns, depths while it waits, shares when a user decrypt is completed; or None.
+
+    The shares are the earliest up to the threshold, or all that are stored with `spare_shares`.
+    """
+    parameters = {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP}
+    if kind is Kind.USER_DECRYPT:
+        return fetch_one(
+            conn, "requests", "find_job", {**parameters, "spare": spare_shares}, table=kind.table, shares=_SHARES
+        )
+    return fetch_one(conn, "requests", "find_job", parameters, table=kind.table, shares="")
 
 
 def find_statuses(conn: psycopg.Connection[Any], kinds: list[int], ids: list[int]) -> list[Row]:

@@ -16,6 +16,7 @@ from psycopg.rows import namedtuple_row
 from psycopg.types.json import JsonbLoader
 
 from requests_app import sql
+from requests_app.metrics import timed_query
 
 Row = Any  # a named tuple whose fields are the statement's columns
 Params = Mapping[str, Any]
@@ -81,13 +82,13 @@ def _rows(conn: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
 
 def fetch_all(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> list[Row]:
     """All rows of a named statement, as named tuples."""
-    with _rows(conn) as cursor:
+    with timed_query(parts.get("table", topic)), _rows(conn) as cursor:
         return list(cursor.execute(sql.statement(topic, name, **parts), params).fetchall())
 
 
 def fetch_one(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> Row | None:
     """The first row of a named statement, or None."""
-    with _rows(conn) as cursor:
+    with timed_query(parts.get("table", topic)), _rows(conn) as cursor:
         return cursor.execute(sql.statement(topic, name, **parts), params).fetchone()
 
 
@@ -109,7 +110,7 @@ def fetch_literal(
 
 def run(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> int:
     """Run a named statement that returns no rows: how many rows it touched. The caller checks the count."""
-    with psycopg.Cursor(conn) as cursor:
+    with timed_query(parts.get("table", topic)), psycopg.Cursor(conn) as cursor:
         return cursor.execute(sql.statement(topic, name, **parts), params).rowcount
 
 

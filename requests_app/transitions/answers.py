@@ -11,6 +11,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from requests_app.metrics import observe_status
 from requests_app.states import Kind, Status
 from requests_app.store import answers as store
 from requests_app.store.answers import Absorbed, Consensus, ProofAnswer, PublicAnswer, RequestSeen, Share
@@ -68,7 +69,7 @@ def advance(conn: Connection[Any], facts: Facts, absorbed: Sequence[Absorbed]) -
     deadline = deadline_seconds(Status.RECEIPT_RECEIVED)
     for kind in Kind:
         named = [one for one in absorbed if one.kind is kind and one.tx_hash is not None]
-        receipts[kind] = len(store.record_receipts(conn, kind, named, deadline))
+        receipts[kind] = _observed(kind, store.record_receipts(conn, kind, named, deadline))
     owned = {one.ref for one in absorbed if one.request_id is not None}
     full = [one.ref for one in absorbed if one.ref in owned and one.threshold is not None and one.n >= one.threshold]
     public = [one for one in facts.public if one.ref in owned]
@@ -95,4 +96,11 @@ def _complete(conn: Connection[Any], kind: Kind, complete: Callable[[], list[Row
     waiting = [row.id for row in rows if not row.moved]
     if waiting and store.take_up(conn, kind, waiting, deadline_seconds(Status.RECEIPT_RECEIVED)):
         rows += complete()
-    return sum(1 for row in rows if row.moved)
+    return _observed(kind, [row for row in rows if row.moved])
+
+
+def _observed(kind: Kind, rows: Sequence[Row]) -> int:
+    """How many rows moved, whose time in the state they left is noted."""
+    for row in rows:
+        observe_status(kind, row.was, row.spent_seconds)
+    return len(rows)

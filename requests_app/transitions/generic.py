@@ -11,6 +11,7 @@ import psycopg
 from django.conf import settings
 
 from requests_app.errors import IllegalTransition
+from requests_app.metrics import observe_status
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import DEADLINE_SETTING, FINAL, TRANSITIONS, Actor, Kind, Status, Verb, sources
 from requests_app.store.session import fetch_all, run
@@ -82,6 +83,8 @@ def apply(
         },
         table=kind.table,
     )
+    for found in rows:
+        observe_status(kind, found.was, found.spent_seconds)
     return [Changed(found.id, Status(found.was), found.spent_seconds) for found in rows]
 
 

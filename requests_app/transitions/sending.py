@@ -13,8 +13,9 @@ from psycopg import Connection
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
+from requests_app.metrics import observe_status
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import TRANSITIONS, Actor, Kind, Verb, sources
+from requests_app.states import TRANSITIONS, Actor, Kind, Status, Verb, sources
 from requests_app.store import attempts as store
 from requests_app.store import signing
 from requests_app.store.queue import SEND, Receipt, Subject
@@ -91,7 +92,7 @@ def admit(conn: Connection[Any], held: Sequence[Held]) -> list[Subject]:
     crash_point("before_admit_commit")
     rows = fetch_all(conn, "sending", "admit_requests", parameters)
     crash_point("after_admit_commit")
-    return [Subject(Kind(row.kind), row.id) for row in rows]
+    return _left(Verb.ADMIT, rows)
 
 
 def end_unsent(
@@ -117,7 +118,7 @@ def end_unsent(
     crash_point("before_end_unsent_commit")
     rows = fetch_all(conn, "sending", "end_unsent", parameters)
     crash_point("after_end_unsent_commit")
-    return [Subject(Kind(row.kind), row.id) for row in rows]
+    return _left(verb, rows)
 
 
 def prepare_send(
@@ -194,6 +195,14 @@ def park(
     return changed
 
 
+def _left(verb: Verb, rows: Sequence[Any]) -> list[Subject]:
+    """The subjects of changed rows, whose time in the state they left is noted."""
+    (source,) = sources(verb)
+    for row in rows:
+        observe_status(Kind(row.kind), source, row.spent_seconds)
+    return [Subject(Kind(row.kind), row.id) for row in rows]
+
+
 def _claim(
     conn: Connection[Any], fence: signing.Fence, signer_id: int, wanted: Sequence[Wanted]
 ) -> list[tuple[int, int]]:
@@ -207,7 +216,10 @@ def _claim(
         "signer": signer_id,
         "sources": sources(Verb.PREPARE_SEND),
     }
-    return [(row.place, row.nonce) for row in fetch_all(conn, "sending", "claim_sends", parameters)]
+    rows = fetch_all(conn, "sending", "claim_sends", parameters)
+    for row in rows:
+        observe_status(wanted[row.place].held.subject.kind, Status.PROCESSING, row.spent_seconds)
+    return [(row.place, row.nonce) for row in rows]
 
 
 def _store(

@@ -15,10 +15,10 @@ from django.test.client import RequestFactory
 from pytest_django import Settings
 
 from requests_app.api.auth import forget_keys
-from requests_app.api.retry_after import pace
 from requests_app.api.signatures import verifier
 from requests_app.api.waiting import StatusWatch
 from requests_app.config import config
+from requests_app.runtime import forget as forget_settings
 from requests_app.store.session import connect, web_connection
 from tests.core.rows import insert_account
 from tests.waiting import wait_until
@@ -67,12 +67,14 @@ def _chains(settings: Settings) -> Iterator[None]:
         for chain_id in (8009, 9001)
     ]
     settings.API_AUTH = "required"
+    # Most bodies here are not signed; those that are about v2 signatures switch this on.
+    settings.V2_SIGNATURE_CHECK = False
     # It indexes every static file each time a test client is made; no test here asks for one.
     settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if "whitenoise" not in name]
-    for cached in (config.cache_clear, pace.cache_clear, verifier.cache_clear, forget_keys):
+    for cached in (config.cache_clear, forget_settings, verifier.cache_clear, forget_keys):
         cached()
     yield
-    for cached in (config.cache_clear, pace.cache_clear, verifier.cache_clear, forget_keys):
+    for cached in (config.cache_clear, forget_settings, verifier.cache_clear, forget_keys):
         cached()
 
 

@@ -84,14 +84,14 @@ def test_raw_values_saturate() -> None:
 
 
 def test_a_rate_of_zero_is_the_longest_wait() -> None:
-    assert Pace(tx_per_second=0).tx_wait_ms(1) == 300_000
+    assert Pace(user_decrypt_tps=0).tx_wait_ms(Kind.USER_DECRYPT, 1) == 300_000
     assert Pace(readiness_concurrency=0).readiness_wait_ms(1) == 300_000
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"min_seconds": 300},
+        {"min_seconds": 301},
         {"min_seconds": 0},
         {"safety_margin": 1.5},
         {"safety_margin": -0.1},

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from workers.chain.calldata import ContractCall
 from workers.chain.endpoints import Endpoints
 from workers.chain.hexdata import MalformedHex, data, hex_data, hex_quantity, quantity
-from workers.chain.rpc import Call
+from workers.chain.rpc import BATCH_LIMIT, Call
 from workers.chain.rpc_errors import Answer, Failed, Ok, RpcError, RpcUnavailable
 from workers.chain.views import (
     UNREADABLE_CODE,
@@ -72,12 +72,14 @@ class ChainClient:
             fields["gas"] = hex_quantity(gas)
         return self._one("eth_call", [fields, block], data)
 
-    def views(self, calls: Sequence[ContractCall], read: Callable[[bytes], T], block: str = LATEST) -> list[Answer[T]]:
-        """Contract views in a batch, each return value read by `read`."""
+    def views(
+        self, calls: Sequence[ContractCall], read: Callable[[bytes], T], block: str = LATEST, limit: int = BATCH_LIMIT
+    ) -> list[Answer[T]]:
+        """Contract views in batches of at most `limit`, each return value read by `read`."""
         requests: list[Call] = [
             ("eth_call", [{"to": hex_data(call.to), "data": hex_data(call.data)}, block]) for call in calls
         ]
-        return mapped(self.endpoints.batch(requests), lambda value: read(data(value)))
+        return mapped(self.endpoints.batch(requests, limit), lambda value: read(data(value)))
 
     def accounts(self, addresses: Sequence[bytes]) -> list[Answer[Account]]:
         """Transaction counts (latest, pending) and balance of each 20-byte address."""

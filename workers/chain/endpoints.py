@@ -8,7 +8,7 @@ from typing import Any
 
 from requests_app.errors import ConfigurationError
 from workers.chain.connection import CONNECT_SECONDS, READ_SECONDS
-from workers.chain.rpc import Call, RpcEndpoint, is_read
+from workers.chain.rpc import BATCH_LIMIT, Call, RpcEndpoint, is_read
 from workers.chain.rpc_errors import Answer, Missing, RpcUnavailable
 
 
@@ -39,6 +39,10 @@ class Endpoints:
         """The endpoint to send to now. The caller must not repeat a send whose outcome is unknown elsewhere unseen."""
         return self._order()[0]
 
+    def usable(self, endpoint: RpcEndpoint) -> bool:
+        """Whether its breaker lets calls through."""
+        return endpoint.available_at <= self._clock()
+
     def call(self, method: str, params: Sequence[Any] = ()) -> Any:
         """One read, failing over. Raises RpcError (a node's answer is final), RpcUnavailable of the last node, WrongChain.
 
@@ -55,14 +59,19 @@ class Endpoints:
         assert last is not None  # noqa: S101 - there is at least one endpoint
         raise last
 
-    def batch(self, calls: Sequence[Call]) -> list[Answer[Any]]:
-        """Reads in a batch; elements without an answer are asked again on the next node. Raises WrongChain, ValueError."""
+    def batch(self, calls: Sequence[Call], limit: int = BATCH_LIMIT) -> list[Answer[Any]]:
+        """Reads in a batch of at most `limit` calls a HTTP request; elements without an answer are asked again on the next node.
+
+        Raises WrongChain, ValueError.
+        """
         if not all(is_read(method) for method, _ in calls):
             raise ValueError("a batch with submissions must go through send()")
         answers: list[Answer[Any]] = [Missing("not asked", sent=False)] * len(calls)
         open_indexes = list(range(len(calls)))
         for endpoint in self._order():
-            for index, answer in zip(open_indexes, endpoint.batch([calls[i] for i in open_indexes]), strict=True):
+            for index, answer in zip(
+                open_indexes, endpoint.batch([calls[i] for i in open_indexes], limit), strict=True
+            ):
                 answers[index] = answer
             open_indexes = [index for index in open_indexes if isinstance(answers[index], Missing)]
             if not open_indexes:

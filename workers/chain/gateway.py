@@ -22,7 +22,7 @@ from workers.chain.endpoints import Endpoints
 from workers.chain.events import TOPICS, DecodedLogs, decode_logs
 from workers.chain.fees import FeeCache, Fees, padded_gas
 from workers.chain.hexdata import hex_data, hex_quantity, quantity
-from workers.chain.rpc import Call
+from workers.chain.rpc import BATCH_LIMIT, Call
 from workers.chain.rpc_errors import Answer
 from workers.chain.views import mapped
 
@@ -46,9 +46,9 @@ class GatewayClient(ChainClient):
         """Current fees, a few seconds old at most. Raises FeeCeilingExceeded, RpcError, RpcUnavailable."""
         return self._fees.quote()
 
-    def is_ready(self, calls: Sequence[bytes]) -> list[Answer[bool]]:
-        """Readiness views from `calldata.encode_readiness`, one answer each, for hundreds of rows at once."""
-        return self.views([ContractCall(self.config.decryption, call) for call in calls], decode_bool)
+    def is_ready(self, calls: Sequence[bytes], limit: int = BATCH_LIMIT) -> list[Answer[bool]]:
+        """Readiness views from `calldata.encode_readiness`, one answer each, `limit` of them a HTTP request."""
+        return self.views([ContractCall(self.config.decryption, call) for call in calls], decode_bool, limit=limit)
 
     def is_decryption_done(self, refs: Sequence[bytes], block: str = LATEST) -> list[Answer[bool]]:
         """Whether the KMS consensus on each decryption exists."""

@@ -12,7 +12,7 @@ from django.conf import settings
 from requests_app.config import Config, config
 from requests_app.errors import WalletCheckFailed
 from workers.chain.endpoints import Endpoints
-from workers.chain.host import ERC1271_GAS, HostClient
+from workers.chain.host import HostClient
 from workers.chain.rpc_errors import RpcUnavailable, WrongChain
 
 ATTEMPTS: Final = 3
@@ -33,7 +33,7 @@ class Verifier:
 
         Raises WalletCheckFailed when the chain is not configured or did not answer in three attempts, a second apart.
         """
-        gas = int(getattr(settings, "ERC1271_GAS_LIMIT", ERC1271_GAS))
+        gas = int(settings.ERC1271_GAS_LIMIT)
         client = self._client(chain_id)
         for attempt in range(ATTEMPTS):
             if attempt:

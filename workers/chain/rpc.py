@@ -30,6 +30,7 @@ from workers.chain.rpc_errors import (
 log = logging.getLogger("relayer.chain")
 
 BATCH_LIMIT: Final = 50
+LARGEST_BATCH: Final = 1000
 # Nodes and the proxies before them cap a request body, mostly at a few MB; proofs make a call as large as that alone.
 REQUEST_BYTES: Final = 1_000_000
 SMALLER_BATCH_SECONDS: Final = 600.0
@@ -60,7 +61,7 @@ class RpcEndpoint:
         self._failures = 0
         self._closed_until = 0.0
         self._next_id = 0
-        self._batch_size = BATCH_LIMIT
+        self._batch_size = LARGEST_BATCH
         self._batch_size_until = 0.0
         self.name = self._connection.name
 
@@ -81,8 +82,8 @@ class RpcEndpoint:
         self._verify_chain()
         return self._single(method, params)
 
-    def batch(self, calls: Sequence[Call]) -> list[Answer[Any]]:
-        """One answer a call, in order, in HTTP requests of at most BATCH_LIMIT calls.
+    def batch(self, calls: Sequence[Call], limit: int = BATCH_LIMIT) -> list[Answer[Any]]:
+        """One answer a call, in order, in HTTP requests of at most `limit` calls.
 
         Transport failures come back as Missing, never as an exception, so that the answers of earlier requests are
         not lost; after one of them the rest is not sent (Missing with sent=False). Raises WrongChain only.
@@ -100,11 +101,11 @@ class RpcEndpoint:
         encoded = [encode(first + offset, method, params) for offset, (method, params) in enumerate(calls)]
         answers: list[Answer[Any]] = []
         while len(answers) < len(calls):
-            size = fitting(encoded[len(answers) :], self._request_size())
+            size = fitting(encoded[len(answers) :], self._request_size(limit))
             part = calls[len(answers) : len(answers) + size]
             body = b"[" + b",".join(encoded[len(answers) : len(answers) + size]) + b"]"
             try:
-                answers.extend(self._batch_request(body, first + len(answers), part))
+                answers.extend(self._batch_request(body, first + len(answers), part, limit))
             except RpcUnavailable as error:
                 answers.extend([Missing(error.reason, error.sent, error.answer_status)] * len(part))
                 rest = len(calls) - len(answers)
@@ -133,26 +134,27 @@ class RpcEndpoint:
             RpcUnavailable(f"{self.name}: not a JSON-RPC answer", sent=True, answer_status=answer.status)
         )
 
-    def _batch_request(self, body: bytes, first: int, calls: Sequence[Call]) -> list[Answer[Any]]:
+    def _batch_request(self, body: bytes, first: int, calls: Sequence[Call], limit: int) -> list[Answer[Any]]:
         answer = self._post(body, all(is_read(method) for method, _ in calls))
         document = self._document(answer)
         answers = matched(document, first, len(calls))
         if answers is None:
-            self._shrink(document)
+            self._shrink(document, limit)
             # Some nodes answer a whole batch with one error object, or leave elements out: nobody knows which ran.
             return [Missing(f"{self.name}: batch {_shape(document)}", answer_status=answer.status)] * len(calls)
         return answers
 
-    def _request_size(self) -> int:
-        """Calls a HTTP request: BATCH_LIMIT, or less while the node has shown that it takes fewer."""
-        if self._batch_size < BATCH_LIMIT and self._clock() >= self._batch_size_until:
-            self._batch_size = BATCH_LIMIT
-        return self._batch_size
+    def _request_size(self, limit: int) -> int:
+        """Calls a HTTP request: `limit`, or less while the node has shown that it takes fewer."""
+        if self._batch_size < LARGEST_BATCH and self._clock() >= self._batch_size_until:
+            self._batch_size = LARGEST_BATCH
+        return min(limit, self._batch_size)
 
-    def _shrink(self, document: Any) -> None:
+    def _shrink(self, document: Any, limit: int) -> None:
         """A lone error object usually means "batch too large": halve the next requests, for some minutes."""
-        if isinstance(document, dict) and self._batch_size > 1:
-            self._batch_size //= 2
+        size = self._request_size(limit)
+        if isinstance(document, dict) and size > 1:
+            self._batch_size = size // 2
             self._batch_size_until = self._clock() + SMALLER_BATCH_SECONDS
 
     def _post(self, body: bytes, read: bool) -> HttpAnswer:

@@ -1,6 +1,6 @@
 """Final rows leave after their retention, with payload, shares, views and history. Rows that are not final never do.
 
-Off unless RETENTION_ENABLED is set. Foreign references (other relayers share the gateway; their shares are counted like early ones of ours) leave after
+RETENTION_ENABLED=false keeps them for ever. Foreign references (other relayers share the gateway; their shares are counted like early ones of ours) leave after
 an hour, always.
 Should one of them turn out to be ours after all, the applier reads its answers from the log again.
 """
@@ -29,12 +29,11 @@ BATCH: Final = 500
 BATCHES_A_RUN: Final = 20
 FOREIGN_SECONDS: Final = 3600.0
 DAY: Final = 86_400.0
-DEFAULT_DAYS: Final = {Kind.USER_DECRYPT: 7.0, Kind.PUBLIC_DECRYPT: 365.0, Kind.INPUT_PROOF: 7.0}
 
 
 def days(kind: Kind) -> float:
     """The retention of a kind: setting `<KIND>_RETENTION_DAYS`, for example USER_DECRYPT_RETENTION_DAYS."""
-    return float(getattr(settings, f"{kind.name}_RETENTION_DAYS", DEFAULT_DAYS[kind]))
+    return float(getattr(settings, f"{kind.name}_RETENTION_DAYS"))
 
 
 def run(context: ShiftContext, lease: HeldLease) -> int:
@@ -42,7 +41,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     removed = 0
     with connect("maintenance", name="retention") as conn:
         removed += _batches(context, partial(purge_foreign, conn, FOREIGN_SECONDS, BATCH))
-        if getattr(settings, "RETENTION_ENABLED", False):
+        if settings.RETENTION_ENABLED:
             for kind in Kind:
                 removed += _batches(context, partial(purge_requests, conn, kind, days(kind) * DAY, BATCH))
     return removed

@@ -14,8 +14,10 @@ from requests_app.states import V1_HTTP_STATUS, Kind, Status
 
 
 def http_status(view: JobView) -> int:
-    """200, 202, 400 or 504 by the job's state (design 3.4); a withdrawn view is a failure for its client."""
-    return V1_HTTP_STATUS[visible_status(view)]
+    """200, 202, 400 or 504 by the job's state (design 3.4); a withdrawn view is a failure for its client, and a completed user
+    decrypt that still waits for further shares is not to be had yet.
+    """
+    return 202 if is_pending(view) else V1_HTTP_STATUS[visible_status(view)]
 
 
 def visible_status(view: JobView) -> Status:
@@ -28,7 +30,7 @@ def row(view: JobView) -> dict[str, Any]:
     status = visible_status(view)
     ended_badly = not is_pending(view) and status is not Status.COMPLETED
     refused = refusal(view) if ended_badly else None
-    completed = status is Status.COMPLETED
+    completed = status is Status.COMPLETED and not is_pending(view)
     return {
         "ext_job_id": str(view.ext_job_id),
         "kind": view.kind.slug,

@@ -39,7 +39,8 @@ class SubmitView(ProblemView):
         kind = taken.intake.kind
         completed = None
         if taken.submitted.outcome is SubmitOutcome.DUPLICATE_COMPLETED:
-            completed = job(taken.client, taken.ext_job_id, kind)
+            view = job(taken.client, taken.ext_job_id, kind)
+            completed = None if is_pending(view) else view
         response = json_response(202, rows.accepted(taken, completed), taken.retry_after())
         response.headers["Location"] = f"/v1/{kind.slug}/{taken.ext_job_id}"
         return response

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 from django.http import HttpResponse
 
+from requests_app import metrics
 from requests_app.api.labels import (
     FEW_SHARES_TEXT,
     HTTP_STATUS,
@@ -57,6 +58,7 @@ def result_of(view: JobView) -> dict[str, Any]:
     if view.kind is Kind.USER_DECRYPT:
         if not view.shares:
             raise _broken(FEW_SHARES_TEXT)
+        metrics.spare_shares.observe(max(0, len(view.shares) - (view.threshold or len(view.shares))))
         return {"result": view.shares}
     if view.kind is Kind.INPUT_PROOF:
         return _proof(view)

@@ -26,6 +26,7 @@ class Command(BaseCommand):
             ("create", "make an account and its first key"),
             ("disable", "stop all writes of the account at once"),
             ("enable", "let it write again"),
+            ("operator", "let its keys change runtime settings over HTTP, or with --revoke no longer"),
             ("issue", "give it a further key"),
             ("rotate", "give it a new key and revoke the old"),
             ("revoke", "revoke one key, or all"),
@@ -34,6 +35,8 @@ class Command(BaseCommand):
             sub.add_argument("name", help="the account's name")
             if action in {"rotate", "revoke"}:
                 sub.add_argument("--prefix", help="only the key of this prefix (default: all)")
+            if action == "operator":
+                sub.add_argument("--revoke", action="store_true", help="take the right away")
             sub.add_argument("--dry-run", action="store_true", help="say what would be done and undo it")
         actions.add_parser("list", help="the accounts with their number of valid keys")
 
@@ -64,6 +67,9 @@ class Command(BaseCommand):
             case "disable" | "enable" as action:
                 status = AccountStatus.DISABLED if action == "disable" else AccountStatus.ACTIVE
                 return {"account": name, "status": status.value, "changed": clients.set_status(conn, name, status)}
+            case "operator":
+                operator = not options["revoke"]
+                return {"account": name, "operator": operator, "changed": clients.set_operator(conn, name, operator)}
             case "issue":
                 key = clients.issue_key(conn, name)
                 return {"account": name, "prefix": key.prefix, "key": key.text}
@@ -86,8 +92,14 @@ class Command(BaseCommand):
         rows = list_accounts(web_connection())
         if as_json:
             document = [
-                {"name": r.name, "status": r.status, "created_at": r.created_at.isoformat(), "valid_keys": r.valid_keys}
-                for r in rows
+                {
+                    "name": row.name,
+                    "status": row.status,
+                    "operator": row.operator,
+                    "created_at": row.created_at.isoformat(),
+                    "valid_keys": row.valid_keys,
+                }
+                for row in rows
             ]
             self.stdout.write(json.dumps(document))
             return

@@ -1,0 +1,1 @@
+DROP TRIGGER runtime_change_append_only ON runtime_change;
