@@ -80,6 +80,7 @@ class Fence(StrEnum):
     JOB = "job receipt"
     SIGNER = "signer lease"
     DUTY = "duty lease"
+    LISTENER = "listener lease"
 
 
 class Verb(StrEnum):
@@ -93,6 +94,7 @@ class Verb(StrEnum):
     REFUSE = "refuse"
     REVERT = "revert"
     RECORD_RECEIPT = "record_receipt"
+    WITHDRAW = "withdraw"
     COMPLETE = "complete"
     EXPIRE_RESPONSE = "expire_response"
     ABANDON = "abandon"
@@ -143,6 +145,9 @@ TRANSITIONS: Final[dict[Verb, Transition]] = {row.verb: row for row in (
     _row(Verb.RECORD_RECEIPT, {_S.TX_IN_FLIGHT, _S.NEEDS_REVIEW}, _S.RECEIPT_RECEIVED, {_A.CHAIN}, _F.NONE,
          "gw_reference_id gw_req_tx_hash receipt_block deadline_at",
          "the request event of one of our attempts was read from the chain"),
+    _row(Verb.WITHDRAW, {_S.RECEIPT_RECEIVED}, _S.TX_IN_FLIGHT, {_A.CHAIN}, _F.LISTENER,
+         "gw_reference_id gw_consensus_tx_hash receipt_block deadline_at",
+         "the block of its request event gave way to another: the same bytes are broadcast again"),
     _row(Verb.COMPLETE, {_S.RECEIPT_RECEIVED}, _S.COMPLETED, {_A.CHAIN}, _F.NONE,
          "res accepted resolved_threshold gw_response_tx_hash completed_at",
          "the answer, or enough shares of it, was read from the chain"),

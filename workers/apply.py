@@ -102,11 +102,14 @@ class Applier:
         if bad:
             raise next(iter(bad.values()))
         self._reader.prepare(decoded)
-        facts = self._reader.facts(decoded)
         standing = consumers.read_consumer(conn, self._source)
+        places = [(envelope.position, envelope.block_hash) for envelope, _ in decoded]
 
         def work() -> Advanced:
             with conn.transaction():
+                # Blocks may have given way since the chain was asked: only what the log holds now is applied.
+                kept = consumers.still_logged(conn, self._source, places)
+                facts = self._reader.facts(pair for pair in decoded if pair[0].position in kept)
                 done = self._effects(conn, facts, last_position(standing.sealed))
                 crash_point("before_apply_now_commit")
             crash_point("after_apply_now_commit")

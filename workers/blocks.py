@@ -7,8 +7,9 @@ A node that does not know the last block answers eth_getLogs with an empty list 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from requests_app.errors import RelayerError
 from requests_app.store.envelopes import INDEX_BITS
@@ -16,7 +17,8 @@ from workers.chain.client import log_filter
 from workers.chain.events import TOPICS, DecodedLogs, Envelope, decode_logs
 from workers.chain.gateway import GatewayClient
 from workers.chain.hexdata import MalformedHex, hex_quantity
-from workers.chain.rpc_errors import Answer, Failed, Missing, Ok, RpcError, RpcUnavailable
+from workers.chain.rpc import Call, RpcEndpoint
+from workers.chain.rpc_errors import Answer, Failed, Missing, Ok, RpcError, RpcUnavailable, WrongChain
 from workers.chain.views import Block, block_of
 
 log = logging.getLogger("relayer.listener")
@@ -36,11 +38,23 @@ class Unreadable(RelayerError):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The events of a range, the hash of its last block, and the hash the chain shows now for the block before it."""
+    """The events of a range, the hash of its last block, and the hash the chain shows now for the block before it.
+
+    `hashes`: of the range's blocks that were asked for their headers, the last one always.
+    """
 
     envelopes: list[Envelope]
     last_hash: bytes
     before_hash: bytes
+    hashes: Mapping[int, bytes] = field(default_factory=dict)
+
+
+class Witness(NamedTuple):
+    """What one endpoint says of a block: its hash there, and the endpoint's own head."""
+
+    endpoint: str
+    hash: bytes
+    head: int
 
 
 class Blocks:
@@ -48,10 +62,47 @@ class Blocks:
 
     def __init__(self, gateway: GatewayClient) -> None:
         self._gateway = gateway
+        self._preferred: RpcEndpoint | None = None
+
+    def prefer(self, name: str) -> None:
+        """Read from this endpoint while it answers (two nodes disagree, and this one is believed)."""
+        self._preferred = next((one for one in self._gateway.endpoints.all if one.name == name), None)
 
     def head(self) -> Block:
-        """The newest block. Raises RpcError, RpcUnavailable."""
-        return self._gateway.head()
+        """The newest block of the node that is read. Raises RpcError, RpcUnavailable, Unreadable."""
+        if self._node() is not self._preferred:
+            return self._gateway.head()
+        answer = self._preferred.batch([("eth_getBlockByNumber", ["latest", False])])[0]
+        return _block(answer)
+
+    def headers(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Hashes of these blocks as one node shows them, without those it does not have, linked where they follow each other.
+
+        Raises Unreadable, RpcUnavailable.
+        """
+        answers = self._node().batch([("eth_getBlockByNumber", [hex_quantity(one), False]) for one in numbers])
+        found: dict[int, Block] = {}
+        for number, answer in zip(numbers, answers, strict=True):
+            try:
+                found[number] = _block(answer)
+            except NotYetThere:
+                continue
+        return _linked(found)
+
+    def witnesses(self, number: int) -> list[Witness]:
+        """What every endpoint that answers says of one block, and how far it is."""
+        found = []
+        for endpoint in self._gateway.endpoints.all:
+            calls: list[Call] = [
+                ("eth_getBlockByNumber", [hex_quantity(number), False]),
+                ("eth_getBlockByNumber", ["latest", False]),
+            ]
+            try:
+                one, head = (_block(answer) for answer in endpoint.batch(calls))
+            except (NotYetThere, Unreadable, RpcUnavailable, WrongChain):
+                continue
+            found.append(Witness(endpoint.name, one.hash, head.number))
+        return found
 
     def genesis(self) -> bytes:
         """The hash of block 0, as block 1 names it. Raises RpcError, RpcUnavailable.
@@ -66,16 +117,18 @@ class Blocks:
             return first.value.parent_hash
         return self._gateway.genesis_hash()
 
-    def window(self, lo: int, hi: int) -> Window:
-        """The events of blocks lo..hi (lo >= 1), all from one node.
+    def window(self, lo: int, hi: int, headers_from: int | None = None) -> Window:
+        """The events of blocks lo..hi (lo >= 1), all from one node, with the headers of its blocks from `headers_from` on.
 
         Raises WindowRefused (ask for less), NotYetThere (ask later), Unreadable (ask again), RpcUnavailable.
         """
-        logs, last, before = self._gateway.endpoints.read().batch(
+        numbers = [lo - 1, *range(max(lo, hi if headers_from is None else headers_from), hi + 1)]
+        if numbers[-1] != hi:
+            numbers.append(hi)
+        logs, *headers = self._node().batch(
             [
                 ("eth_getLogs", [log_filter(lo, hi, self._gateway.contracts, [tuple(TOPICS)])]),
-                ("eth_getBlockByNumber", [hex_quantity(hi), False]),
-                ("eth_getBlockByNumber", [hex_quantity(lo - 1), False]),
+                *(("eth_getBlockByNumber", [hex_quantity(one), False]) for one in numbers),
             ]
         )
         if isinstance(logs, Failed):
@@ -86,8 +139,15 @@ class Blocks:
             raise RpcUnavailable(logs.reason, sent=True)
         if not isinstance(logs.value, list):
             raise Unreadable("eth_getLogs did not answer with a list")
-        last_hash, before_hash = _hash(last), _hash(before)
-        return Window(self._checked(decode_logs(logs.value), lo, hi, last_hash), last_hash, before_hash)
+        hashes = _linked({one: _block(answer) for one, answer in zip(numbers, headers, strict=True)})
+        before = hashes.pop(lo - 1)
+        return Window(self._checked(decode_logs(logs.value), lo, hi, hashes), hashes[hi], before, hashes)
+
+    def _node(self) -> RpcEndpoint:
+        preferred = self._preferred
+        if preferred is not None and self._gateway.endpoints.usable(preferred):
+            return preferred
+        return self._gateway.endpoints.read()
 
     def answers_of(self, refs: list[bytes], lo: int, hi: int) -> list[Envelope]:
         """All events with these references in lo..hi, in halves where the node finds the range too large.
@@ -97,19 +157,19 @@ class Blocks:
         if not refs or hi < lo:
             return []
         try:
-            return self._checked(self._gateway.events_of(refs, lo, hi), lo, hi, None)
+            return self._checked(self._gateway.events_of(refs, lo, hi), lo, hi, {})
         except RpcError:
             if lo == hi:
                 raise
             middle = (lo + hi) // 2
             return self.answers_of(refs, lo, middle) + self.answers_of(refs, middle + 1, hi)
 
-    def _checked(self, decoded: DecodedLogs, lo: int, hi: int, last_hash: bytes | None) -> list[Envelope]:
+    def _checked(self, decoded: DecodedLogs, lo: int, hi: int, hashes: Mapping[int, bytes]) -> list[Envelope]:
         if decoded.bad:
             raise Unreadable(f"{len(decoded.bad)} unreadable logs in {lo}..{hi}, first: {decoded.bad[0]}")
         for envelope in decoded.envelopes:
             block = envelope.position >> INDEX_BITS
-            if not lo <= block <= hi or (last_hash and block == hi and envelope.block_hash != last_hash):
+            if not lo <= block <= hi or hashes.get(block, envelope.block_hash) != envelope.block_hash:
                 raise Unreadable(f"a log of block {block} does not belong to {lo}..{hi}")
         kept = [envelope for envelope in decoded.envelopes if envelope.contract in self._gateway.contracts]
         if len(kept) < len(decoded.envelopes):
@@ -120,7 +180,7 @@ class Blocks:
         return kept
 
 
-def _hash(answer: Answer[Any]) -> bytes:
+def _block(answer: Answer[Any]) -> Block:
     if isinstance(answer, Missing):
         raise RpcUnavailable(answer.reason, sent=True)
     try:
@@ -129,4 +189,14 @@ def _hash(answer: Answer[Any]) -> bytes:
         raise Unreadable(f"not a block: {error}") from None
     if block is None:
         raise NotYetThere
-    return block.hash
+    return block
+
+
+def _linked(blocks: Mapping[int, Block]) -> dict[int, bytes]:
+    """Their hashes. Raises Unreadable when one is not built on the one before it: the chain moved between two answers."""
+    for number, block in blocks.items():
+        before = blocks.get(number - 1)
+        # A restarted anvil makes its block 0 anew (see genesis).
+        if number > 1 and before is not None and block.parent_hash != before.hash:
+            raise Unreadable(f"block {number} is not built on block {number - 1}: the chain moved meanwhile")
+    return {number: block.hash for number, block in blocks.items()}

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import orjson
 
+from requests_app.config import Config
 from requests_app.errors import RelayerError
 from requests_app.states import Kind
 from requests_app.store.envelopes import INDEX_BITS
@@ -72,6 +73,11 @@ class Contracts:
     def emitter(self, kind: int) -> bytes:
         """The contract that emits events of `kind`."""
         return self.input_verification if kind in _PROOF_KINDS else self.decryption
+
+
+def contracts_of(settled: Config) -> Contracts:
+    """The gateway contracts of the configuration."""
+    return Contracts(settled.gateway.decryption, settled.gateway.input_verification)
 
 
 class Reader:

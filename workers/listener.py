@@ -15,17 +15,19 @@ from typing import Any, Final
 from django.conf import settings
 from psycopg import Connection
 
-from requests_app.config import Config, config
+from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
-from requests_app.store import envelopes
-from requests_app.store.envelopes import Conflict, Fence, Gap
+from requests_app.store import envelopes, reorgs
+from requests_app.store.envelopes import Conflict, Fence, Gap, Sight
 from requests_app.store.session import connect
+from requests_app.transitions.reorgs import undo
 from workers.apply import Applier
 from workers.blocks import Blocks, NotYetThere, Unreadable, Window, WindowRefused
 from workers.chain.events import REQUEST_KINDS
 from workers.chain.rpc_errors import RpcUnavailable
-from workers.facts import Contracts, Reader
+from workers.facts import Reader, contracts_of
+from workers.forks import ForkWatch, TooDeep
 from workers.leases import HeldLease, LeaseKeeper
 from workers.shift import ShiftContext, TurnLoop, new_instance
 from workers.thresholds import thresholds_of
@@ -38,7 +40,6 @@ LARGEST_WINDOW: Final = 5000
 IDLE_SEAL_SECONDS: Final = 1.0
 IDLE_CURSOR_SECONDS: Final = 30.0
 STANDBY_SECONDS: Final = 0.5
-MISMATCHES: Final = 3  # polls in a row that must show another hash before the source is halted
 
 
 def resource(source_id: int) -> str:
@@ -51,11 +52,13 @@ class Listener:
 
     def __init__(self, source_id: int, blocks: Blocks, applier: Applier, fence: Fence) -> None:
         self._source_id, self._blocks, self._applier, self._fence = source_id, blocks, applier, fence
+        self._forks = ForkWatch(source_id, blocks)
         self._window = FIRST_WINDOW
         self._sealed = self._scanned = -1  # blocks: in the database, and looked at here
         self._scanned_hash: bytes | None = None
-        self._reorg_depth = 0
-        self._mismatches = 0
+        self._sealed_hash: bytes | None = None
+        self._hashes: dict[int, bytes] = {}  # of blocks looked at since the seal
+        self._head = self._first = self._reorg_depth = 0
         self._sealed_at = self._cursor_at = 0.0
         self._band_width = 0
         self._bands: set[int] = set()
@@ -75,8 +78,9 @@ class Listener:
         if source.halted is not None:
             raise SourceHalted(source.halted)
         self._sealed = self._scanned = source.block
-        self._scanned_hash = source.head_hash
-        self._reorg_depth = source.reorg_depth
+        self._scanned_hash = self._sealed_hash = source.head_hash
+        self._reorg_depth, self._first = source.reorg_depth, source.start_block
+        self._window = source.window_blocks or FIRST_WINDOW
         self._band_width = source.band_blocks
         self._catch_up(conn)
 
@@ -86,39 +90,61 @@ class Listener:
             self._catch_up(conn)
             if self._applier.behind:
                 return 1
-        head = self._blocks.head()
-        if head.number <= self._scanned:
+        self._head = self._blocks.head().number
+        if self._head < self._sealed:
+            return self._shorter(conn)
+        if self._head <= self._scanned:
             return 0
-        lo, hi = self._scanned + 1, min(head.number, self._scanned + self._window)
+        lo, hi = self._scanned + 1, min(self._head, self._scanned + self._window)
         try:
-            window = self._blocks.window(lo, hi)
+            window = self._blocks.window(lo, hi, self._head - self._reorg_depth)
         except WindowRefused:
             if lo == hi:
                 raise
-            self._window = max(1, (hi - lo + 1) // 2)
+            self._resize(conn, max(1, (hi - lo + 1) // 2))
             log.info("smaller window", extra={"action": "window_halved", "blocks": self._window})
             return 1
         except NotYetThere:
             return 0
         if not self._joins(conn, window):
             return 0
-        self._window = min(LARGEST_WINDOW, self._window + max(1, self._window // 8))
+        if hi - lo + 1 >= self._window:
+            self._resize(conn, min(LARGEST_WINDOW, self._window + max(1, self._window // 8)))
         self._take(conn, window, hi)
-        return max(len(window.envelopes), int(hi < head.number))
+        return max(len(window.envelopes), int(hi < self._head))
+
+    def _resize(self, conn: Connection[Any], blocks: int) -> None:
+        """Ask for more or fewer blocks from now on, also after a take-over."""
+        if blocks != self._window:
+            self._window = blocks
+            crash_point("before_window_commit")
+            reorgs.remember_window(conn, self._source_id, blocks)
+            crash_point("after_window_commit")
+
+    def _shorter(self, conn: Connection[Any]) -> int:
+        """The chain ends below the seal: a node behind the others, or blocks that gave way and have no successors yet."""
+        if self._sealed_hash is not None and self._forks.shrunk(self._head, self._sealed):
+            self._undo(conn, self._head)
+            return 1
+        return 0
 
     def _take(self, conn: Connection[Any], window: Window, hi: int) -> None:
+        self._hashes |= window.hashes
         idle = not window.envelopes and hi - self._sealed < FIRST_WINDOW
         if idle and monotonic() - self._sealed_at < IDLE_SEAL_SECONDS:
             self._scanned, self._scanned_hash = hi, window.last_hash
             return
         self._ensure_bands(hi)
         lo = self._sealed + 1
+        kept = {block: found for block, found in self._hashes.items() if block >= hi - self._reorg_depth}
         recorded = envelopes.record_range(
             conn, self._source_id, lo, hi, window.envelopes, self._fence, window.last_hash,
             request_kinds=REQUEST_KINDS, make_band=self._make_band,
+            sight=Sight(self._head, kept, self._reorg_depth),
         )  # fmt: skip
         self._sealed = self._scanned = hi
-        self._scanned_hash = window.last_hash
+        self._scanned_hash = self._sealed_hash = window.last_hash
+        self._hashes.clear()
         self._sealed_at = monotonic()
         if window.envelopes:
             log.debug(
@@ -134,26 +160,47 @@ class Listener:
     def _joins(self, conn: Connection[Any], window: Window) -> bool:
         """Whether the window follows the block looked at last, as that was then."""
         if self._scanned_hash in (None, window.before_hash):
-            self._mismatches = 0
+            self._forks.joined()
             return True
         if self._scanned > self._sealed:
             # Nothing of the blocks looked at since the seal was stored: look at them again.
-            self._scanned, self._scanned_hash = self._sealed, self._seal_hash(conn)
-            return False
-        self._mismatches += 1
-        if self._mismatches >= MISMATCHES:
-            reason = (
-                f"reorganisation: block {self._sealed} was sealed as 0x{(self._scanned_hash or b'').hex()}, "
-                f"the chain now shows 0x{window.before_hash.hex()} (depth allowed: {self._reorg_depth})"
-            )
-            envelopes.halt_source(conn, self._source_id, reason)
-            crash_point("after_halt_commit")
-            raise SourceHalted(reason)
+            self._scanned, self._scanned_hash = self._sealed, self._sealed_hash
+            self._hashes.clear()
+        elif self._sealed_hash is not None and self._forks.proven(self._sealed, self._sealed_hash):
+            self._undo(conn, self._sealed)
         return False
 
-    def _seal_hash(self, conn: Connection[Any]) -> bytes | None:
-        source = envelopes.read_source(conn, self._source_id)
-        return source.head_hash if source else None
+    def _undo(self, conn: Connection[Any], compare_to: int) -> None:
+        """Take back the blocks that gave way, found by comparing those up to `compare_to`. Raises SourceHalted, StaleEpoch."""
+        try:
+            fork = self._forks.find(conn, self._sealed, compare_to, self._reorg_depth, self._first)
+        except TooDeep as error:
+            reason = (
+                f"reorganisation deeper than {self._reorg_depth} blocks: {error}; "
+                f"block {self._sealed} was sealed as 0x{(self._sealed_hash or b'').hex()}"
+            )
+            crash_point("before_halt_commit")
+            envelopes.halt_source(conn, self._source_id, reason)
+            crash_point("after_halt_commit")
+            log.critical("source halted: %s", reason, extra={"action": "source_halted", "source": self._source_id})
+            raise SourceHalted(reason) from None
+        undone = undo(conn, self._source_id, fork, self._fence, sealed=self._sealed, request_kinds=REQUEST_KINDS)
+        self._sealed = self._scanned = fork.block - 1
+        self._sealed_hash = self._scanned_hash = fork.parent_hash
+        self._hashes.clear()
+        self._forks.joined()
+        self._applier.forget()
+        log.warning(
+            "reorganisation undone",
+            extra={
+                "action": "reorg_undone",
+                "source": self._source_id,
+                "fork_block": fork.block,
+                "envelopes": undone.envelopes,
+                "withdrawn": undone.withdrawn,
+                "final_rows": undone.final,
+            },
+        )
 
     def _ensure_bands(self, hi: int) -> None:
         """Make the band of `hi`, and the next one when an eighth of a band or less is left, before they are needed."""
@@ -229,11 +276,6 @@ class ListenerTurn:
         listener = Listener(self._source_id, blocks, applier, Fence(lease.resource, lease.instance, lease.epoch))
         listener.open(context.conn, settled.gateway.chain_id, settled.gateway.start_block)
         return listener
-
-
-def contracts_of(settled: Config) -> Contracts:
-    """The gateway contracts of the configuration."""
-    return Contracts(settled.gateway.decryption, settled.gateway.input_verification)
 
 
 def run(stop: Callable[[], bool]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from workers.duties import bands, deadlines, jobs, keys, retention, thresholds
+from workers.duties import bands, deadlines, jobs, keys, reorgs, retention, thresholds
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -62,6 +62,7 @@ def duties() -> list[DutyTurn]:
         DutyTurn("deadlines", deadlines.INTERVAL, deadlines.run),
         DutyTurn("jobs", jobs.INTERVAL, jobs.run),
         DutyTurn("keys", keys.INTERVAL, keys.run),
+        DutyTurn("reorgs", reorgs.INTERVAL, reorgs.run),
         DutyTurn("bands", bands.INTERVAL, bands.run),
         DutyTurn("retention", retention.INTERVAL, retention.run),
     ]

@@ -3,21 +3,26 @@
 from requests_app.models.accounts import Account, ApiKey
 from requests_app.models.commands import Command
 from requests_app.models.envelopes import (
+    ChainBlock,
     ChainCursor,
     ChainIdentity,
+    ChainReorg,
     ConsumerCursor,
     DeadEnvelope,
     EnvelopeBand,
     EnvelopeBlob,
     EnvelopeConflict,
     EnvelopeMeta,
+    EnvelopeOrphan,
     EnvelopeSource,
+    ReorgEvidence,
 )
 from requests_app.models.jobs import QueueJob
 from requests_app.models.leases import ExecLease, WorkerBeat
 from requests_app.models.requests import (
     GatewayRef,
     InputProofRequest,
+    KeptShare,
     PublicDecryptRequest,
     PublishedKey,
     RequestClient,
@@ -26,7 +31,7 @@ from requests_app.models.requests import (
     UserDecryptRequest,
     UserDecryptShare,
 )
-from requests_app.models.reviews import ReviewCase
+from requests_app.models.reviews import ReviewCase, ReviewDecision
 from requests_app.models.runtime import RuntimeChange, RuntimeSetting
 from requests_app.models.signing import NonceSlot, Signer, TxAttempt
 from requests_app.models.usage import (
@@ -43,8 +48,10 @@ from requests_app.models.usage import (
 __all__ = [
     "Account",
     "ApiKey",
+    "ChainBlock",
     "ChainCursor",
     "ChainIdentity",
+    "ChainReorg",
     "Command",
     "ConsumerCursor",
     "CursorKey",
@@ -54,10 +61,12 @@ __all__ = [
     "EnvelopeConflict",
     "EnvelopeMeta",
     "EnvelopeMiss",
+    "EnvelopeOrphan",
     "EnvelopeSource",
     "ExecLease",
     "GatewayRef",
     "InputProofRequest",
+    "KeptShare",
     "NonceSlot",
     "OriginatorCongestion",
     "PublicDecryptRequest",
@@ -65,10 +74,12 @@ __all__ = [
     "PublishedKey",
     "PublisherHead",
     "QueueJob",
+    "ReorgEvidence",
     "RequestClient",
     "RequestPayload",
     "RequestTransition",
     "ReviewCase",
+    "ReviewDecision",
     "RuntimeChange",
     "RuntimeSetting",
     "Signer",

@@ -49,10 +49,85 @@ class ChainCursor(models.Model):
     source = models.OneToOneField(EnvelopeSource, on_delete=models.PROTECT, primary_key=True)
     block = models.BigIntegerField()
     head_hash = models.BinaryField(null=True)
+    chain_head = models.BigIntegerField(null=True)
+    window_blocks = models.IntegerField(null=True)
     updated_at = stamped()
 
     class Meta:
         db_table = "chain_cursor"
+
+
+class ChainBlock(models.Model):
+    """The hash of a sealed block, for the last `reorg_depth` blocks: what a reorganisation is found by."""
+
+    pk = models.CompositePrimaryKey("source_id", "block")
+    source_id = models.IntegerField()
+    block = models.BigIntegerField()
+    hash = models.BinaryField()
+
+    class Meta:
+        db_table = "chain_block"
+
+
+class ChainReorg(models.Model):
+    """A reorganisation that was undone: blocks from `fork_block` to `sealed` gave way to others."""
+
+    source_id = models.IntegerField()
+    fork_block = models.BigIntegerField()
+    sealed = models.BigIntegerField()
+    old_hash = models.BinaryField(null=True)
+    new_hash = models.BinaryField()
+    envelopes = models.IntegerField(db_default=0)
+    withdrawn = models.IntegerField(db_default=0)
+    at = stamped()
+
+    class Meta:
+        db_table = "chain_reorg"
+
+
+class EnvelopeOrphan(models.Model):
+    """An envelope of a block that gave way. Kept as evidence; nobody applies it."""
+
+    reorg_id = models.BigIntegerField()
+    source_id = models.IntegerField()
+    position = models.BigIntegerField()
+    kind = models.SmallIntegerField()
+    ref = models.BinaryField(null=True)
+    contract = models.BinaryField()
+    block_hash = models.BinaryField()
+    tx_hash = models.BinaryField()
+    digest = models.BinaryField()
+    payer = models.BigIntegerField(null=True)
+    recorded_at = models.DateTimeField()
+    payload = models.BinaryField(null=True)
+
+    class Meta:
+        db_table = "envelope_orphan"
+        indexes = [
+            models.Index(fields=["reorg_id", "position"], name="envelope_orphan_reorg"),
+            # record_range: an event that comes back is not counted twice
+            models.Index(fields=["tx_hash"], name="envelope_orphan_tx"),
+        ]
+
+
+class ReorgEvidence(models.Model):
+    """A final row whose event gave way: the row stays, its evidence must come back or a person looks."""
+
+    reorg_id = models.BigIntegerField()
+    source_id = models.IntegerField()
+    kind = models.SmallIntegerField()
+    request_id = models.BigIntegerField()
+    event_kind = models.SmallIntegerField()
+    ref = models.BinaryField(null=True)
+    tx_hash = models.BinaryField()
+    fork_block = models.BigIntegerField()
+    after_block = models.BigIntegerField()
+    verdict = models.TextField(null=True, choices=[("returned", "returned"), ("vanished", "vanished")])
+    settled_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "reorg_evidence"
+        indexes = [models.Index(fields=["after_block"], condition=Q(verdict__isnull=True), name="reorg_evidence_open")]
 
 
 class ConsumerCursor(models.Model):

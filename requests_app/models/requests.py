@@ -212,6 +212,21 @@ class UserDecryptShare(models.Model):
         ]
 
 
+class KeptShare(models.Model):
+    """A share that a completed row was answered with, after its blocks gave way: the reference may go to another request."""
+
+    request_id = models.BigIntegerField()
+    share_index = models.IntegerField()
+    share = models.BinaryField()
+    kms_signature = models.BinaryField()
+    extra_data = models.BinaryField()
+    position = models.BigIntegerField()
+
+    class Meta:
+        db_table = "kept_share"
+        constraints = [models.UniqueConstraint(fields=["request_id", "share_index"], name="kept_share_once")]
+
+
 class PublishedKey(models.Model):
     """What /v2/keyurl answers: the one current row, written by the key poller."""
 

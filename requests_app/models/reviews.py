@@ -34,6 +34,7 @@ class ReviewCase(models.Model):
     opened_at = stamped()
     closed_at = models.DateTimeField(null=True)
     outcome = models.TextField(null=True)
+    version = models.IntegerField(db_default=1)  # what a reviewer's page was drawn from; raised by each decision
 
     class Meta:
         db_table = "review_case"
@@ -48,3 +49,59 @@ class ReviewCase(models.Model):
 
     def __str__(self) -> str:
         return f"case {self.pk}"
+
+
+class ReviewAction(StrEnum):
+    """What a reviewer may decide (reference queue_settle 4.9)."""
+
+    RESUME = "resume"  # broadcast the stored bytes again
+    REPLACE = "replace"  # the same call and nonce with higher fees, up to a ceiling the reviewer names
+    CANCEL_NONCE = "cancel_nonce"  # spend the nonce on nothing
+    RESEND = "resend"  # on a new nonce, when the old one is proven dead
+    ATTACH = "attach"  # name the transaction that carries the request
+    FAIL = "fail"
+    ACKNOWLEDGE = "acknowledge"  # the row is final already: the reviewer has seen it
+
+
+class DecisionState(StrEnum):
+    """How far a decision is."""
+
+    AWAITING_SECOND = "awaiting_second"
+    COMMANDED = "commanded"  # the command exists, in the same transaction
+    DONE = "done"  # consumed, whatever the outcome
+    WITHDRAWN = "withdrawn"  # the second person refused, or the case closed by itself
+
+
+class ReviewDecision(models.Model):
+    """One decision about a case, and the command that it became. A case has one open decision at most."""
+
+    case = models.ForeignKey(ReviewCase, on_delete=models.CASCADE)
+    seq = models.IntegerField()
+    action = models.TextField(choices=text_choices(ReviewAction))
+    parameters = models.JSONField(default=dict)
+    reason = models.TextField()
+    state = models.TextField(choices=text_choices(DecisionState))
+    decided_by = models.TextField()
+    decided_at = stamped()
+    second_by = models.TextField(null=True)
+    second_at = models.DateTimeField(null=True)
+    command_id = models.TextField(null=True, unique=True)
+
+    class Meta:
+        db_table = "review_decision"
+        verbose_name = "decision"
+        constraints = [
+            models.UniqueConstraint(fields=["case", "seq"], name="review_decision_seq"),
+            models.UniqueConstraint(
+                fields=["case"],
+                condition=Q(state__in=[DecisionState.AWAITING_SECOND.value, DecisionState.COMMANDED.value]),
+                name="review_decision_one_open",
+            ),
+            models.CheckConstraint(
+                condition=Q(second_by__isnull=True) | ~Q(second_by=models.F("decided_by")),
+                name="review_decision_two_persons",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"decision {self.pk}"

@@ -42,6 +42,15 @@ class AttemptState(StrEnum):
     DROPPED = "dropped"
 
 
+class AttemptKind(StrEnum):
+    """What a signed transaction is for. Which one was mined decides, not which one was wanted."""
+
+    PAY = "pay"  # carries the subject's call
+    REPLACE = "replace"  # the same call with higher fees
+    CANCEL = "cancel"  # nothing, to free a stuck nonce: 0 wei from the signer to itself
+    FILL = "fill"  # nothing, because the node refuses the call's bytes for good
+
+
 class Signer(models.Model):
     """A key that sends on one chain. `next_nonce` is null until it was compared with the chain, and never falls."""
 
@@ -52,6 +61,7 @@ class Signer(models.Model):
     next_nonce = models.BigIntegerField(null=True)
     max_inflight = models.IntegerField(db_default=256)
     chain_nonce_latest = models.BigIntegerField(null=True)
+    chain_nonce_final = models.BigIntegerField(null=True)
     balance_wei = WeiField(null=True)
     fee_balance = WeiField(null=True)
     fee_allowance = WeiField(null=True)
@@ -109,6 +119,8 @@ class TxAttempt(models.Model):
     seq = models.SmallIntegerField()
     tx_hash = models.BinaryField(unique=True)
     raw_tx = models.BinaryField()
+    kind = models.TextField(choices=text_choices(AttemptKind), db_default=AttemptKind.PAY.value)
+    command_id = models.TextField(null=True, unique=True)
     max_fee_per_gas = WeiField()
     max_priority_fee = WeiField()
     gas_limit = models.BigIntegerField()
@@ -130,6 +142,7 @@ class TxAttempt(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["signer_id", "nonce", "seq"], name="tx_attempt_once"),
             one_of("state", [state.value for state in AttemptState], "tx_attempt_state_known"),
+            one_of("kind", [kind.value for kind in AttemptKind], "tx_attempt_kind_known"),
         ]
         # re-broadcast and receipts: attempts whose end is not known
         indexes = [

@@ -12,7 +12,8 @@ INSERT INTO consumer_cursor (consumer, source_id, position, required, updated_at
 SELECT 'requests', source_id, (start_block << 20) - 1, true, clock_timestamp() FROM source;
 
 -- name: read_source
-SELECT s.source_id, s.name, s.chain_id, s.start_block, s.band_blocks, s.reorg_depth, s.halted, c.block, c.head_hash
+SELECT s.source_id, s.name, s.chain_id, s.start_block, s.band_blocks, s.reorg_depth, s.halted, c.block, c.head_hash,
+       c.window_blocks, c.chain_head
   FROM envelope_source s JOIN chain_cursor c ON c.source_id = s.source_id WHERE s.source_id = %(source)s;
 
 -- name: list_sources
@@ -59,7 +60,7 @@ WITH fence AS MATERIALIZED (
   INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
   SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
     FROM door CROSS JOIN a LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
-  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer),
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer, tx_hash),
  blob AS (
   INSERT INTO envelope_blob (source_id, position, payload)
   SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
@@ -67,12 +68,21 @@ WITH fence AS MATERIALIZED (
  moved AS (
   UPDATE chain_cursor c
      SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),
+         chain_head = coalesce(%(chain_head)s::bigint, c.chain_head),
          head_hash = CASE WHEN %(hi)s::bigint >= c.block THEN %(head_hash)b::bytea ELSE c.head_hash END
     FROM door WHERE c.source_id = %(source)s AND (SELECT count(*) FROM meta) = (SELECT count(*) FROM a)
-  RETURNING c.block)
+  RETURNING c.block),
+ hashes AS (
+  INSERT INTO chain_block (source_id, block, hash)
+  SELECT %(source)s, h.block, h.hash FROM moved CROSS JOIN unnest(%(kept_blocks)b::bigint[], %(kept_hashes)b::bytea[]) AS h(block, hash)
+  ON CONFLICT (source_id, block) DO UPDATE SET hash = excluded.hash WHERE chain_block.hash <> excluded.hash),
+ pruned AS (
+  DELETE FROM chain_block b USING moved WHERE b.source_id = %(source)s AND b.block < moved.block - %(depth)s::bigint)
 SELECT s.block AS sealed, s.held, s.halted, (SELECT count(*) FROM meta) AS inserted, (SELECT block FROM moved) AS moved,
        (SELECT count_envelopes(%(source)s::int, array_agg(m.position), array_agg(m.kind), array_agg(m.payer), %(priced_kinds)b::smallint[],
-          %(kind_prices)b::bigint[], %(base_price)s::bigint, %(congestion_target)s::bigint, %(congestion_fee)s::bigint) FROM meta m) AS spend
+          %(kind_prices)b::bigint[], %(base_price)s::bigint, %(congestion_target)s::bigint, %(congestion_fee)s::bigint) FROM meta m
+         -- what comes back after a reorganisation was counted in its first block
+         WHERE NOT EXISTS (SELECT 1 FROM envelope_orphan o WHERE o.tx_hash = m.tx_hash AND o.kind = m.kind AND o.source_id = %(source)s)) AS spend
   FROM seal s;
 
 -- name: find_clashes
@@ -86,21 +96,34 @@ SELECT a.position, m.digest AS have, a.digest AS got, a.payload
 -- name: seal_replayed
 WITH fence AS MATERIALIZED (
   SELECT 1 FROM exec_lease
-   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE)
-UPDATE chain_cursor c
-   SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),
-       head_hash = CASE WHEN %(hi)s::bigint >= c.block THEN %(head_hash)b::bytea ELSE c.head_hash END
-  FROM envelope_source s
- WHERE c.source_id = %(source)s AND s.source_id = c.source_id AND s.halted IS NULL
-   AND c.block >= %(lo)s::bigint - 1 AND EXISTS (SELECT 1 FROM fence)
-RETURNING c.block;
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
+ moved AS (
+  UPDATE chain_cursor c
+     SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),
+         chain_head = coalesce(%(chain_head)s::bigint, c.chain_head),
+         head_hash = CASE WHEN %(hi)s::bigint >= c.block THEN %(head_hash)b::bytea ELSE c.head_hash END
+    FROM envelope_source s
+   WHERE c.source_id = %(source)s AND s.source_id = c.source_id AND s.halted IS NULL
+     AND c.block >= %(lo)s::bigint - 1 AND EXISTS (SELECT 1 FROM fence)
+  RETURNING c.block),
+ hashes AS (
+  INSERT INTO chain_block (source_id, block, hash)
+  SELECT %(source)s, h.block, h.hash FROM moved CROSS JOIN unnest(%(kept_blocks)b::bigint[], %(kept_hashes)b::bytea[]) AS h(block, hash)
+  ON CONFLICT (source_id, block) DO UPDATE SET hash = excluded.hash WHERE chain_block.hash <> excluded.hash),
+ pruned AS (
+  DELETE FROM chain_block b USING moved WHERE b.source_id = %(source)s AND b.block < moved.block - %(depth)s::bigint)
+SELECT block FROM moved;
 
 -- name: insert_below_seal
--- store/envelopes.insert_below_seal: events that a node had withheld when their block was sealed. The seal stays.
-WITH a AS MATERIALIZED (
+-- store/envelopes.insert_below_seal: events that a node had withheld when their block was sealed. The seal stays; its
+-- lock keeps a reorganisation from lowering it meanwhile. Blocks known by another hash have given way: nothing of them is stored.
+WITH seal AS MATERIALIZED (SELECT block FROM chain_cursor WHERE source_id = %(source)s FOR SHARE),
+a AS MATERIALIZED (
   SELECT * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[],
     %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
-    AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
+    AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)
+   WHERE NOT EXISTS (SELECT 1 FROM chain_block b
+                      WHERE b.source_id = %(source)s AND b.block = t.position >> 20 AND b.hash <> t.block_hash)),
  payer AS (
   SELECT DISTINCT ON (a.position) a.position, v.client_id
     FROM a JOIN tx_attempt t ON t.tx_hash = a.tx_hash
@@ -111,9 +134,9 @@ WITH a AS MATERIALIZED (
  meta AS (
   INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
   SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
-    FROM a JOIN chain_cursor c ON c.source_id = %(source)s AND a.position >> 20 <= c.block
+    FROM a JOIN seal c ON a.position >> 20 <= c.block
     LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
-  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer),
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer, tx_hash),
  blob AS (
   INSERT INTO envelope_blob (source_id, position, payload)
   SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
@@ -140,6 +163,15 @@ SELECT k.position, c.block AS sealed, s.halted
 -- First statement of an applier's transaction: it locks the cursor and claims the page. 0 rows: somebody else applied it.
 UPDATE consumer_cursor SET position = %(position)s::bigint, updated_at = clock_timestamp()
  WHERE consumer = %(consumer)s AND source_id = %(source)s AND position = %(expected)s::bigint;
+
+-- name: hold_consumer
+-- Keeps a reorganisation (which locks every cursor) away until the transaction ends. A statement of its own, so that the next
+-- one sees the log as it is after the wait.
+SELECT position FROM consumer_cursor WHERE consumer = %(consumer)s AND source_id = %(source)s FOR UPDATE;
+
+-- name: logged_positions
+SELECT m.position FROM unnest(%(positions)b::bigint[], %(block_hashes)b::bytea[]) AS a(position, block_hash)
+  JOIN envelope_meta m ON m.source_id = %(source)s AND m.position = a.position AND m.block_hash = a.block_hash;
 
 -- name: read_page
 -- Bounds stand on both tables, so that each prunes its own bands.

@@ -76,8 +76,13 @@ WITH gone AS MATERIALIZED (
    WHERE r.completed_at < clock_timestamp() - make_interval(secs => %(seconds)s) AND r.completed_at IS NOT NULL
      AND r.status IN ('completed', 'timed_out', 'failure')
    ORDER BY r.completed_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
- shares AS (DELETE FROM user_decrypt_share s USING gone WHERE s.gw_reference_id = gone.gw_reference_id),
- refs AS (DELETE FROM gateway_ref g USING gone WHERE g.gw_reference_id = gone.gw_reference_id),
+ owned AS (
+  -- after a reorganisation the reference may be another row's
+  SELECT g.gw_reference_id FROM gone JOIN gateway_ref g ON g.gw_reference_id = gone.gw_reference_id
+   WHERE g.request_id = gone.id AND g.kind = %(kind)s),
+ shares AS (DELETE FROM user_decrypt_share s USING owned WHERE s.gw_reference_id = owned.gw_reference_id),
+ refs AS (DELETE FROM gateway_ref g USING owned WHERE g.gw_reference_id = owned.gw_reference_id),
+ kept AS (DELETE FROM kept_share k USING gone WHERE %(kind)s = 1 AND k.request_id = gone.id),
  payloads AS (DELETE FROM request_payload p USING gone WHERE p.kind = %(kind)s AND p.request_id = gone.id),
  views AS (DELETE FROM request_client v USING gone WHERE v.kind = %(kind)s AND v.request_id = gone.id),
  history AS (DELETE FROM req_transition t USING gone WHERE t.kind = %(kind)s AND t.request_id = gone.id),

@@ -52,6 +52,19 @@ def move_consumer(
     return run(conn, "envelopes", "move_consumer", parameters) == 1
 
 
+def still_logged(
+    conn: Connection[Any], source_id: int, found: Sequence[tuple[int, bytes]], consumer: str = REQUESTS
+) -> set[int]:
+    """Which of these (position, block hash) are in the log, in a transaction during which no reorganisation can happen."""
+    fetch_one(conn, "envelopes", "hold_consumer", {"consumer": consumer, "source": source_id})
+    parameters = {
+        "source": source_id,
+        "positions": [position for position, _ in found],
+        "block_hashes": [block_hash for _, block_hash in found],
+    }
+    return {row.position for row in fetch_all(conn, "envelopes", "logged_positions", parameters)}
+
+
 def read_page(conn: Connection[Any], source_id: int, after: int, upto: int, limit: int) -> list[Stored]:
     """The envelopes with after < position <= upto in order, at most `limit`. `upto` must not lie above the seal."""
     parameters = {"source": source_id, "after": after, "upto": upto, "limit": limit}

@@ -66,6 +66,17 @@ class Fence:
     epoch: int
 
 
+class Sight(NamedTuple):
+    """What a listener saw of the chain beside the events: its head, and hashes of blocks (number -> 32 bytes) to keep.
+
+    `depth`: how many blocks below the seal keep their hash, which is how deep a reorganisation may reach.
+    """
+
+    head: int | None = None
+    hashes: Mapping[int, bytes] = {}
+    depth: int = 64
+
+
 class Recorded(NamedTuple):
     """What a range added, and the seal after it."""
 
@@ -107,7 +118,10 @@ def add_source(
 
 
 def read_source(conn: Connection[Any], source_id: int) -> Row | None:
-    """source_id, name, chain_id, start_block, band_blocks, reorg_depth, halted, block (the seal), head_hash; or None."""
+    """source_id, name, chain_id, start_block, band_blocks, reorg_depth, halted, block (the seal), head_hash,
+
+    window_blocks, chain_head; or None.
+    """
     return fetch_one(conn, "envelopes", "read_source", {"source": source_id})
 
 
@@ -154,21 +168,24 @@ def record_range(
     request_kinds: Collection[int] = (),
     make_band: Callable[[int], object] | None = None,
     price: Prices | None = None,
+    sight: Sight | None = None,
 ) -> Recorded:
     """Store all events of blocks lo..hi and move the seal to hi, atomically, once: a replay adds nothing.
 
     `head_hash` is the hash of block `hi`; `request_kinds` are the event kinds that a client pays for. `make_band` makes a
     missing band (default: on `conn`), then the insert is tried once more. `price` (default: the settings') is what request
-    events cost their payer. Raises Gap, Conflict (source halted),
+    events cost their payer. `sight` is stored with the seal. Raises Gap, Conflict (source halted),
     SourceHalted, StaleEpoch; ValueError for an event outside the range.
     """
     bands.checked_source(source_id)
     position_of(lo), position_of(hi)
     distinct = _distinct(conn, source_id, lo, hi, envelopes)
+    seen = sight or Sight()
     parameters = {
         **_columns(distinct), "source": source_id, "lo": lo, "hi": hi, "head_hash": head_hash,
         "resource": fence.resource, "instance": fence.instance, "epoch": fence.epoch, "request_kinds": list(request_kinds),
-        **(price or prices()).parameters(),
+        **(price or prices()).parameters(), "chain_head": seen.head, "depth": seen.depth,
+        "kept_blocks": list(seen.hashes), "kept_hashes": list(seen.hashes.values()),
     }  # fmt: skip
     crash_point("before_record_range_commit")
     row = _banded(conn, source_id, "record_range", parameters, make_band)
@@ -188,7 +205,12 @@ def insert_below_seal(
     if not envelopes:
         return 0
     ordered = sorted({envelope.position: envelope for envelope in envelopes}.values(), key=lambda one: one.position)
-    parameters = {**_columns(ordered), **prices().parameters(), "source": source_id, "request_kinds": list(request_kinds)}
+    parameters = {
+        **_columns(ordered),
+        **prices().parameters(),
+        "source": source_id,
+        "request_kinds": list(request_kinds),
+    }
     row = _banded(conn, source_id, "insert_below_seal", parameters, None)
     return int(row.inserted) if row else 0
 
@@ -269,7 +291,8 @@ def _replayed(
     clashes = fetch_all(conn, "envelopes", "find_clashes", {**wanted, **bounds})
     if clashes:
         refuse_conflict(conn, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes])
-    keys = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
+    keys: tuple[str, ...] = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
+    keys = (*keys, "chain_head", "depth", "kept_blocks", "kept_hashes")
     row = fetch_one(conn, "envelopes", "seal_replayed", {key: parameters[key] for key in keys})
     crash_point("after_seal_replayed_commit")
     if row is None:
@@ -277,7 +300,9 @@ def _replayed(
     return Recorded(inserted, row.block)
 
 
-def refuse_conflict(conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int, bytes, bytes, bytes]]) -> NoReturn:
+def refuse_conflict(
+    conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int, bytes, bytes, bytes]]
+) -> NoReturn:
     """Record both digests and stop the source, in one transaction; raises Conflict. The seal stays where it is."""
     text = f"{len(clashes)} stored events differ from what the chain shows now, first at position {clashes[0][0]}"
     crash_point("before_conflict_commit")

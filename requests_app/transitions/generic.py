@@ -104,16 +104,19 @@ def park(
     """
     changes = [Change(row_id, detail=detail) for row_id in evidence]
     parked = apply(conn, Verb.PARK, kind, changes, actor, epoch=epoch)
-    if parked:
-        ids = [row.id for row in parked]
-        texts = [json.dumps(dict(evidence[row_id]), default=str) for row_id in ids]
-        run(
-            conn,
-            "transitions",
-            "open_review",
-            {"kind": kind.value, "ids": ids, "evidence": texts, "reason": reason.value},
-        )
+    open_reviews(conn, kind, {row.id: evidence[row.id] for row in parked}, reason)
     return parked
+
+
+def open_reviews(
+    conn: psycopg.Connection[Any], kind: Kind, evidence: Mapping[int, Mapping[str, Any]], reason: ReasonCode
+) -> int:
+    """Open a case for each of these rows, in the caller's transaction: how many had none yet."""
+    if not evidence:
+        return 0
+    texts = [json.dumps(dict(found), default=str) for found in evidence.values()]
+    parameters = {"kind": kind.value, "ids": list(evidence), "evidence": texts, "reason": reason.value}
+    return run(conn, "transitions", "open_review", parameters)
 
 
 def close_reviews(conn: psycopg.Connection[Any], kind: Kind, ids: Sequence[int], outcome: str) -> int:

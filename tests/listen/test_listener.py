@@ -10,14 +10,14 @@ import pytest
 from django.core.management import call_command
 
 from requests_app.config import config
-from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
+from requests_app.errors import ForeignChain, StaleEpoch
 from requests_app.states import Kind
 from requests_app.store.session import connect
 from tests.listen import world
 from tests.listen.stub_chain import CHAIN_ID, StubChain, running
 from tests.listen.world import FENCE, SOURCE, answered, applier, requested, sent, share, status
 from tests.waiting import wait_until
-from workers import listener as listening
+from workers import forks
 from workers.blocks import Blocks, Unreadable
 from workers.chain.clients import Clients
 from workers.leases import LeaseKeeper
@@ -135,17 +135,20 @@ def test_blocks_looked_at_but_not_sealed_may_change(log: Connection, chain: Stub
     assert late.position in stored(log)
 
 
-def test_a_sealed_block_that_changes_halts_the_source(log: Connection, chain: StubChain, follow: Listener) -> None:
+def test_a_sealed_block_that_changes_is_taken_back(log: Connection, chain: StubChain, follow: Listener) -> None:
     chain.put(share(REF, 0, (2, 0)))
     drain(follow, log)
     chain.forks = {2: 1, 3: 1}
+    chain.events.clear()
     chain.put(head=3)
-    for _ in range(listening.MISMATCHES - 1):
+    for _ in range(forks.MISMATCHES - 1):
         assert follow.poll(log) == 0
-    with pytest.raises(SourceHalted, match="reorganisation"):
-        follow.poll(log)
-    assert sealed(log) == 2
-    assert "reorganisation" in log.execute("SELECT halted FROM envelope_source").fetchone()[0]
+        assert (sealed(log), len(stored(log))) == (2, 1)
+    follow.poll(log)
+    drain(follow, log)
+    assert stored(log) == []
+    assert log.execute("SELECT position >> 20 FROM envelope_orphan").fetchall() == [(2,)]
+    assert log.execute("SELECT fork_block, sealed, envelopes FROM chain_reorg").fetchall() == [(2, 2, 1)]
 
 
 def test_one_wrong_hash_is_not_believed(log: Connection, chain: StubChain, follow: Listener) -> None:

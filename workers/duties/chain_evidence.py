@@ -19,8 +19,8 @@ from workers.chain.gateway import GatewayClient
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Answer, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Receipt
-from workers.facts import Reader
-from workers.listener import GATEWAY, contracts_of
+from workers.facts import Reader, contracts_of
+from workers.listener import GATEWAY
 from workers.shift import ShiftContext
 from workers.thresholds import thresholds_of
 

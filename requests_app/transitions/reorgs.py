@@ -1,0 +1,112 @@
+"""Undo what rested on blocks that gave way to others: one transaction, or nothing (design 5.4.3; queue_settle 4.7).
+
+Envelopes become orphans, attempts and slots are open again, rows that waited for an answer wait for their receipt again, the
+seal and the consumers go back to the block before the fork. Final rows stay as they are (I4); what they rest on must come back,
+or a person looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+
+from requests_app.crash_points import crash_point
+from requests_app.errors import SourceHalted, StaleEpoch
+from requests_app.models.reviews import ReasonCode
+from requests_app.states import FINAL, Kind, Status
+from requests_app.store import reorgs as store
+from requests_app.store.envelopes import Fence
+from requests_app.store.reorgs import EvidenceDue, Touched
+from requests_app.transitions import generic
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where two chains part: the first block that differs, the hash before it, and the new hash of the sealed block."""
+
+    block: int
+    parent_hash: bytes | None
+    new_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What a reorganisation took back."""
+
+    reorg: int
+    envelopes: int
+    slots: int
+    withdrawn: int
+    final: int
+
+
+def undo(
+    conn: Connection[Any], source_id: int, fork: Fork, fence: Fence, *, sealed: int, request_kinds: Collection[int]
+) -> Undone:
+    """Take back the blocks from `fork.block` up to the seal, which must still be `sealed`.
+
+    Raises StaleEpoch (also when the seal moved), SourceHalted; then nothing was written.
+    """
+    with conn.transaction():
+        source = store.lock_source(conn, source_id, fence)
+        if source is None or not source.held or source.block != sealed:
+            raise StaleEpoch(f"{fence.resource}: the seal of source {source_id} is not ours to lower")
+        if source.halted is not None:
+            raise SourceHalted(source.halted)
+        reorg = store.open_reorg(conn, source_id, fork.block, sealed, source.head_hash, fork.new_hash)
+        envelopes = store.orphan_envelopes(conn, source_id, reorg, fork.block)
+        slots = store.withdraw_attempts(conn, source.chain_id, fork.block)
+        touched = store.touched_requests(conn, reorg, request_kinds)
+        withdrawn, final = _rows(conn, reorg, fork, touched, fence)
+        store.note_evidence(conn, reorg, source_id, final, fork.block, sealed + source.reorg_depth)
+        store.lower_seal(conn, source_id, reorg, fork.block, fork.parent_hash, envelopes=envelopes, withdrawn=withdrawn)
+        crash_point("before_reorg_commit")
+    crash_point("after_reorg_commit")
+    return Undone(reorg, envelopes, slots, withdrawn, len({(one.kind, one.request_id) for one in final}))
+
+
+def _rows(
+    conn: Connection[Any], reorg: int, fork: Fork, touched: Sequence[Touched], fence: Fence
+) -> tuple[int, list[Touched]]:
+    """Withdraw the rows that are not final: how many, and the events of the final ones."""
+    withdrawn = 0
+    final: list[Touched] = []
+    statuses: dict[Kind, dict[int, Status]] = {}
+    deadline = generic.deadline_seconds(Status.TX_IN_FLIGHT) or 0.0
+    for kind in Kind:
+        mine = [one for one in touched if one.kind is kind]
+        status = statuses[kind] = store.lock_rows(conn, kind, {one.request_id for one in mine})
+        final += [one for one in mine if status.get(one.request_id) in FINAL]
+        ids = {one.request_id for one in mine if one.request and status.get(one.request_id) not in FINAL}
+        withdrawn += store.withdraw_rows(
+            conn, kind, ids, deadline=deadline, epoch=fence.epoch, reason=f"reorganisation from block {fork.block}"
+        )
+    unbound = {one.ref for one in touched if one.request}
+    kept = {one.ref for one in final} - unbound
+    store.drop_answers(conn, reorg, unbound=unbound, kept=kept, user_rows=statuses[Kind.USER_DECRYPT])
+    return withdrawn, final
+
+
+def judge_evidence(conn: Connection[Any], due: Sequence[EvidenceDue]) -> list[EvidenceDue]:
+    """Close what came back; open a case for each final row whose event is gone for good. The latter, in one transaction."""
+    gone = [one for one in due if not one.back]
+    with conn.transaction():
+        store.settle_evidence(conn, {one.id: "returned" if one.back else "vanished" for one in due})
+        for kind in Kind:
+            evidence = {
+                one.request_id: {
+                    "reorg": one.reorg_id,
+                    "tx_hash": "0x" + bytes(one.tx_hash).hex(),
+                    "event_kind": one.event_kind,
+                    "note": "the row is final and stays; the event that decided it is no longer on the chain",
+                }
+                for one in gone
+                if one.kind is kind
+            }
+            generic.open_reviews(conn, kind, evidence, ReasonCode.RECEIPT_VANISHED)
+        crash_point("before_judge_evidence_commit")
+    crash_point("after_judge_evidence_commit")
+    return gone
