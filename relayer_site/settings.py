@@ -171,7 +171,7 @@ Q_CLUSTER: dict[str, Any] = {
 }
 # The turns of each cluster's shifts: classes, or functions that return lists of turns.
 SHIFT_TURNS = {
-    "settle": ["workers.readiness.ReadinessTurn", "workers.settle.SettleTurn"],
+    "settle": ["workers.readiness.ReadinessTurn", "workers.settle.SettleTurn", "workers.publisher.PublishTurn"],
     "sweep": ["workers.sweep.duties"],
 }
 # Each process group has its own queue key (Q_CLUSTER_NAME=settle-<host>-<n>); q2 looks its name up here.

@@ -9,7 +9,9 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from requests_app.api.openapi.document import openapi_json
 from requests_app.api.v1 import views as v1
+from requests_app.api.v1.envelopes import Envelopes, PublicationStatus
 from requests_app.api.v1.problems import unknown_path
+from requests_app.api.v1.usage import Usage
 from requests_app.api.v2 import views as v2
 from requests_app.api.view import empty_not_found
 
@@ -33,6 +35,9 @@ api_patterns: Final[list[URLPattern]] = [
     path("v1/user-decrypt/<str:job_id>", v1.UserDecryptJob.as_view()),
     path("v1/requests/<str:job_id>/timeline", v1.Timeline.as_view()),
     path("v1/requests/<str:job_id>/cancel", v1.Cancel.as_view()),
+    path("v1/envelopes", Envelopes.as_view()),
+    path("v1/envelopes/<str:job_id>", PublicationStatus.as_view()),
+    path("v1/usage", Usage.as_view()),
 ]
 
 # Paths below a version prefix answer in its form; without these the site would print HTML, or redirect to a slash.

@@ -18,21 +18,29 @@ from django.db import connections
 
 from requests_app.selectors import find_statuses
 from requests_app.states import FINAL, Kind, Status
+from requests_app.store.publish import waiting_ids
 from requests_app.store.session import web_connection
 
-Subject = tuple[Kind, int]
+Subject = tuple[int, int]  # a kind, or PUBLICATION, and an id
 StatusSource = Callable[[Sequence[Subject]], dict[Subject, Status | None]]
 
 LONGEST_SECONDS: Final = 25.0
 POLL_SECONDS: Final = 0.1
 IDLE_SECONDS: Final = 10.0
 DEFAULT_PLACES: Final = 24
+PUBLICATION: Final = 0
+"""In the place of a kind: a staged publication, which is over when it is published or parked."""
 
 _log = logging.getLogger("relayer.api")
 
 
 def _read_statuses(subjects: Sequence[Subject]) -> dict[Subject, Status | None]:
-    return find_statuses(web_connection(), subjects)
+    conn = web_connection()
+    jobs = [(Kind(kind), row_id) for kind, row_id in subjects if kind != PUBLICATION]
+    staged = [row_id for kind, row_id in subjects if kind == PUBLICATION]
+    found: dict[Subject, Status | None] = {**find_statuses(conn, jobs)} if jobs else {}
+    waiting = waiting_ids(conn, staged) if staged else set()
+    return {**found, **{(PUBLICATION, row_id): Status.QUEUED if row_id in waiting else None for row_id in staged}}
 
 
 class StatusWatch:

@@ -50,7 +50,7 @@ SELECT s.source_id, s.name, s.chain_id, s.start_block, c.block,
        extract(epoch FROM l.lease_until - clock_timestamp())::float8 AS lease_seconds_left,
        l.instance, s.halted
   FROM envelope_source s
-  LEFT JOIN chain_cursor c ON c.source_id = s.source_id
+  JOIN chain_cursor c ON c.source_id = s.source_id
   LEFT JOIN exec_lease l ON l.resource = 'listener:' || s.source_id
   LEFT JOIN worker_beat b ON b.resource = 'listener:' || s.source_id
  ORDER BY s.source_id;

@@ -16,6 +16,7 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.settings import patched_settings
 
 from requests_app.api.openapi.answers import ANSWERS
+from requests_app.api.openapi.log import LOG
 from requests_app.api.openapi.requests import REQUESTS
 
 SETTINGS: Final[dict[str, Any]] = {
@@ -43,7 +44,7 @@ _making = Lock()
 def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
     """drf-spectacular's last step: add the hand-written components; a described body is a required body."""
     components = result.setdefault("components", {})
-    components["schemas"] = {name: {**REQUESTS, **ANSWERS}[name] for name in sorted({**REQUESTS, **ANSWERS})}
+    components["schemas"] = dict(sorted({**REQUESTS, **ANSWERS, **LOG}.items()))
     components["securitySchemes"] = _SECURITY
     for operations in result["paths"].values():
         for operation in operations.values():
