@@ -11,6 +11,7 @@ from django.db import Error as DatabaseError
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from relayer_site.metrics_envelopes import envelope_metrics
 from requests_app.overview import Overview, overview
 from requests_app.states import Kind
 
@@ -39,7 +40,7 @@ class DatabaseCollector(Collector):
         """Yield every gauge of the present picture."""
         reachable = GaugeMetricFamily("relayer_database_up", "1 when the scrape could read the database")
         try:
-            now = self._read()
+            now, log = self._read(), list(envelope_metrics())
         except (DatabaseError, psycopg.Error) as error:
             _log.warning("metrics without database", extra={"action": "scrape_failed", "error": type(error).__name__})
             reachable.add_metric([], 0)
@@ -53,6 +54,7 @@ class DatabaseCollector(Collector):
         yield from _chain(now)
         yield from _signing(now)
         yield from _attention(now)
+        yield from log
 
 
 def _gauge(

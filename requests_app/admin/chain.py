@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from unfold.decorators import display
 
@@ -20,11 +21,13 @@ from requests_app.models import (
     ChainIdentity,
     ConsumerCursor,
     DeadEnvelope,
-    EnvelopeBand,
     EnvelopeConflict,
     EnvelopeMeta,
     EnvelopeSource,
 )
+from requests_app.store.readers import list_originators
+from requests_app.store.retirement import band_sizes
+from requests_app.store.session import web_connection
 
 _PAGE = 50
 LAST_INDEX = 0xFFFFF
@@ -80,30 +83,43 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             ("Halted", obj.halted or "no"),
         ]
         consumers = ConsumerCursor.objects.filter(source_id=obj.pk).order_by("consumer")[:20]
-        bands = EnvelopeBand.objects.filter(source_id=obj.pk).order_by("-band_no")[:20]
+        bands = band_sizes(web_connection(), obj.pk, 20)
+        head = next((o.head for o in list_originators(web_connection()) if o.source_id == obj.pk), None)
         return [
             Facts("Source", facts),
             Table(
                 "Consumers",
-                ("Consumer", "Applied up to (block / log)", "Moved", "Holds retention"),
+                ("Consumer", "Applied up to (block / log)", "Behind (blocks)", "Moved", "Holds retention"),
                 [
                     (
                         c.consumer,
                         place(c.position) if c.position >= 0 else cells.NOTHING,
+                        cells.number(max(0, head - c.position) >> 20) if head is not None else cells.NOTHING,
                         cells.short_moment(c.updated_at),
                         cells.plain(c.required),
                     )
                     for c in consumers
                 ],
                 "No consumer has started.",
-                frozenset({1}),
+                frozenset({1, 2}),
             ),
             Table(
                 "Bands",
-                ("No.", "From (block / log)", "Below (block / log)", "State", "Since"),
-                [(cells.number(b.band_no), place(b.lo), place(b.hi), b.state, cells.short_moment(b.at)) for b in bands],
+                ("No.", "From (block / log)", "Below (block / log)", "Rows", "Payloads", "State", "Since"),
+                [
+                    (
+                        cells.number(b.band_no),
+                        place(b.lo),
+                        place(b.hi),
+                        filesizeformat(b.meta_bytes),
+                        filesizeformat(b.blob_bytes),
+                        b.state,
+                        cells.short_moment(b.at),
+                    )
+                    for b in bands
+                ],
                 "No band exists yet.",
-                frozenset({0, 1, 2}),
+                frozenset({0, 1, 2, 3, 4}),
                 "newest 20",
             ),
         ]

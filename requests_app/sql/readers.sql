@@ -33,6 +33,17 @@ SELECT p.*, b.payload
   LEFT JOIN envelope_blob b ON b.source_id = %(source)s AND b.position = p.position AND b.position > %(after)s AND b.position <= %(upto)s
  ORDER BY p.position;
 
+-- name: parked_positions
+-- Parked envelopes of a consumer that nobody has resolved; all, or those given.
+SELECT d.position FROM dead_envelope d
+ WHERE d.consumer = %(consumer)s AND d.source_id = %(source)s AND d.resolved_at IS NULL
+   AND (cardinality(%(positions)b::bigint[]) = 0 OR d.position = ANY(%(positions)b::bigint[]))
+ ORDER BY d.position;
+
+-- name: resolve_parked
+UPDATE dead_envelope d SET resolved_at = clock_timestamp()
+ WHERE d.consumer = %(consumer)s AND d.source_id = %(source)s AND d.position = ANY(%(positions)b::bigint[]) AND d.resolved_at IS NULL;
+
 -- name: current_key
 SELECT k.version, k.secret FROM cursor_key k WHERE k.retired_at IS NULL ORDER BY k.version DESC LIMIT 1;
 

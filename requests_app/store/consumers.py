@@ -79,6 +79,22 @@ def read_by_refs(conn: Connection[Any], source_id: int, refs: Sequence[bytes], f
     return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_by_refs", parameters)]
 
 
+def parked_positions(
+    conn: Connection[Any], source_id: int, positions: Sequence[int] = (), *, consumer: str = REQUESTS
+) -> list[int]:
+    """The positions of a consumer's parked envelopes that nobody has resolved: all, or those of `positions`."""
+    parameters = {"consumer": consumer, "source": source_id, "positions": list(positions)}
+    return [row.position for row in fetch_all(conn, "readers", "parked_positions", parameters)]
+
+
+def resolve_parked(
+    conn: Connection[Any], source_id: int, positions: Sequence[int], *, consumer: str = REQUESTS
+) -> int:
+    """Note that these parked envelopes are applied now: how many were open."""
+    parameters = {"consumer": consumer, "source": source_id, "positions": list(positions)}
+    return run(conn, "readers", "resolve_parked", parameters)
+
+
 def park_envelopes(
     conn: Connection[Any], source_id: int, errors: Mapping[int, BaseException], *, consumer: str = REQUESTS
 ) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from requests_app.crash_points import crash_point
-from requests_app.store.envelopes import ensure_band, list_sources, position_of
+from requests_app.store.envelopes import ensure_band
+from requests_app.store.readers import list_originators
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -13,11 +14,13 @@ INTERVAL: Final = 60.0
 
 
 def run(context: ShiftContext, lease: HeldLease) -> int:
-    """Make the bands of the seal and of a quarter band later, of every source: how many were missing."""
+    """Make the bands of the head and of a quarter band later, of every originator that writes: how many were missing."""
     made = 0
-    for source in list_sources(context.conn):
-        for block in (source.block, source.block + source.band_blocks // 4):
+    for originator in list_originators(context.conn):
+        if originator.head is None:
+            continue
+        for position in (originator.head, originator.head + originator.width // 4):
             crash_point("before_duty_band_commit")
-            made += ensure_band(context.conn, source.source_id, position_of(max(0, block)))
+            made += ensure_band(context.conn, originator.source_id, max(0, position))
             crash_point("after_duty_band_commit")
     return made
