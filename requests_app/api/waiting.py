@@ -38,7 +38,7 @@ def _read_statuses(subjects: Sequence[Subject]) -> dict[Subject, Status | None]:
     conn = web_connection()
     jobs = [(Kind(kind), row_id) for kind, row_id in subjects if kind != PUBLICATION]
     staged = [row_id for kind, row_id in subjects if kind == PUBLICATION]
-    found: dict[Subject, Status | None] = {**find_statuses(conn, jobs)} if jobs else {}
+    found: dict[Subject, Status | None] = dict(find_statuses(conn, jobs).items()) if jobs else {}
     waiting = waiting_ids(conn, staged) if staged else set()
     return {**found, **{(PUBLICATION, row_id): Status.QUEUED if row_id in waiting else None for row_id in staged}}
 

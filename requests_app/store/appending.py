@@ -84,9 +84,7 @@ def _distinct(source_id: int, items: Sequence[Item]) -> list[Item]:
         twin = found.setdefault(bands.checked_position(item.position), item)
         if twin is not item and twin.digest != item.digest:
             with connect("worker", name="conflict") as own:
-                envelopes.refuse_conflict(
-                    own, source_id, [(item.position, twin.digest, item.digest, item.payload)]
-                )
+                envelopes.refuse_conflict(own, source_id, [(item.position, twin.digest, item.digest, item.payload)])
     return [found[position] for position in sorted(found)]
 
 

@@ -108,7 +108,9 @@ def _plan(conn: Connection[Any], behind: Sequence[_Progress]) -> None:
     for one in behind:
         listed = found.get(one.source_id, [])
         one.windows = [
-            (max(one.at, band.lo - 1), min(band.hi - 1, one.head)) for band in listed[:BANDS_A_READ] if band.lo <= one.head
+            (max(one.at, band.lo - 1), min(band.hi - 1, one.head))
+            for band in listed[:BANDS_A_READ]
+            if band.lo <= one.head
         ]
         if len(listed) <= BANDS_A_READ:
             # Nothing can be stored between the last band and the head: the last window reaches up to it.

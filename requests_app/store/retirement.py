@@ -58,7 +58,10 @@ class Band(NamedTuple):
 
 def live_bands(conn: Connection[Any]) -> list[Band]:
     """Every band that is not dropped, those under retirement first, then by originator and number."""
-    return [Band(*row[:4], BandState(row.state), *row[5:]) for row in fetch_all(conn, "bands", "live_bands")]
+    return [
+        Band(b.source_id, b.band_no, b.lo, b.hi, BandState(b.state), b.settled_below, b.consumed, b.parked)
+        for b in fetch_all(conn, "bands", "live_bands")
+    ]
 
 
 def gate(conn: Connection[Any], band: Band, blob_days: int | None = None) -> Gate | None:
@@ -88,14 +91,14 @@ def remove_partition(conn: Connection[Any], base: str, source_id: int, band_no: 
     Raises psycopg.errors.LockNotAvailable when readers or writers hold it too long; the next call goes on from there.
     """
     parent, child = parent_name(base, source_id), leaf_name(base, source_id, band_no)
-    parts = {"parent": Identifier(parent).as_string(), "child": Identifier(child).as_string()}
+    quoted_parent, quoted_child = Identifier(parent).as_string(), Identifier(child).as_string()
     for steps in range(4):
         state = fetch_only(conn, "bands", "partition_state", {"parent": parent, "child": child}).state
         if state == "absent":
             return steps
         action = {"attached": "detach", "pending": "finalize", "detached": "drop"}[state]
         crash_point(f"before_band_{action}")
-        run(conn, "bands", action, **parts)
+        run(conn, "bands", action, parent=quoted_parent, child=quoted_child)
         crash_point(f"after_band_{action}")
     raise RelayerError(f"partition {child} does not go away")
 

@@ -52,9 +52,7 @@ def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference:
         before = fetch_only(conn, "usage", "settled_by", {"reference": reference, "payer": payer})
         if before.rows:
             return Settled(*before)
-        moved = fetch_only(
-            conn, "usage", "settle_usage", {"payer": payer, "upto": upto_minute, "reference": reference}
-        )
+        moved = fetch_only(conn, "usage", "settle_usage", {"payer": payer, "upto": upto_minute, "reference": reference})
         crash_point("before_settle_usage_commit")
     crash_point("after_settle_usage_commit")
     return Settled(*moved)

@@ -135,7 +135,7 @@ def _clock(request: HttpRequest, scope: cursors.Scope) -> dict[int, int]:
     if "after" in request.GET:
         raise refused("after", "Give either after or cursor")
     pairs = cast("list[tuple[int, int]]", cursors.unseal(web_connection(), scope, text))
-    return {source: position for source, position in pairs}
+    return dict(pairs)
 
 
 def _answer(found: Publication, done: int) -> HttpResponse:

@@ -12,8 +12,8 @@ from requests_app.config import config
 from requests_app.store.envelopes import read_source
 from requests_app.store.session import connect
 from workers.apply import Applier
-from workers.facts import Reader
-from workers.listener import GATEWAY, contracts_of
+from workers.facts import Reader, contracts_of
+from workers.listener import GATEWAY
 from workers.replay import Report, replay
 from workers.thresholds import thresholds_of
 
