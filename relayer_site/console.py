@@ -66,6 +66,7 @@ NAVIGATION: list[dict[str, Any]] = [
             _item("Commands", "terminal", "command"),
             _item("Leases", "handshake", "execlease"),
             _item("Heartbeats", "ecg_heart", "workerbeat"),
+            _item("Runtime settings", "tune", "runtimesetting"),
         ],
     },
     {

@@ -1,7 +1,8 @@
 """Prometheus: exchange counters of all web workers, and gauges read from the database at scrape time.
 
 Counters live in files shared by the worker processes (PROMETHEUS_MULTIPROC_DIR, set before Python starts), so any
-worker's answer holds the sum. The gauges come from `relayer_site.metrics_sql`. Label values are taken from closed
+worker's answer holds the sum. Under the supervisor each program has its own folder below RELAYER_VAR/metrics, and all of them are
+added up: a scrape of the web server shows the workers of this machine too. The gauges come from `relayer_site.metrics_sql`. Label values are taken from closed
 lists only: no address, id or raw path ever becomes a label (style_and_ecosystem B.6; names of fhevm_http 15.5).
 """
 
@@ -9,12 +10,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from functools import lru_cache
+from pathlib import Path
 from typing import Final, TypeVar
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import Metric as Family
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -43,6 +48,7 @@ SDK_NAME: Final = "@zama-fhe/relayer-sdk"
 SDK_VERSIONS: Final = frozenset({"0.4", "0.5"})
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 Metric = TypeVar("Metric", Counter, Histogram)
+_TRIES: Final = 3
 _MAJOR_MINOR = re.compile(r"(\d{1,3}\.\d{1,3})(?:[.\-+].*)?")
 
 # A creation time a series doubles what is scraped and tells nothing that the counters do not.
@@ -107,11 +113,33 @@ def observe_exchange(request: HttpRequest, status: int, seconds: float) -> None:
     _child(request_seconds, endpoint, method, version).observe(seconds)
 
 
+class MachineCollector(Collector):
+    """The counters of every process that writes to `folder`, or to its sisters under RELAYER_VAR/metrics."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterable[Family]:
+        """All files added up, families as they are. A program that starts anew removes its files: the list is read again then."""
+        for _ in range(_TRIES):
+            try:
+                merged: Iterable[Family] = MultiProcessCollector.merge(self._files(), accumulate=True)  # type: ignore[no-untyped-call]
+            except FileNotFoundError:
+                continue
+            return merged
+        return []
+
+    def _files(self) -> list[str]:
+        together = self._folder.parent == Path(settings.RELAYER_VAR) / "metrics"
+        found = self._folder.parent.glob("*/*.db") if together else self._folder.glob("*.db")
+        return [str(path) for path in found if path.stat().st_size]
+
+
 def scrape_registry(database: Collector) -> CollectorRegistry:
     """Build the registry of one scrape: the counters of every process plus the gauges of the database."""
     registry = CollectorRegistry(auto_describe=False)
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        registry.register(MachineCollector(Path(os.environ["PROMETHEUS_MULTIPROC_DIR"])))
     else:
         registry.register(REGISTRY)
     registry.register(database)

@@ -20,11 +20,12 @@ DECISIONS: Final = {
     "decide_review": ("reviewcase", "Can decide review cases that one person may decide"),
     "approve_review": ("reviewcase", "Can confirm, as the second person, decisions that need two"),
     "pause_signer": ("signer", "Can pause and resume signers"),
+    "change_runtime": ("runtimesetting", "Can change runtime settings"),
 }
 GRANTS: Final = {
     VIEWER: frozenset[str](),
-    OPERATOR: frozenset({"decide_review", "pause_signer"}),
-    APPROVER: frozenset({"decide_review", "approve_review", "pause_signer"}),
+    OPERATOR: frozenset({"decide_review", "pause_signer", "change_runtime"}),
+    APPROVER: frozenset({"decide_review", "approve_review", "pause_signer", "change_runtime"}),
 }
 
 

@@ -6,6 +6,7 @@ reads it again after FRESH_SECONDS. A stored value that this release does not ac
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ FRESH_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
 REASON_LENGTH: Final = 500
 TABLE_ROWS: Final = 50
+DEFAULT: Final = "default"
 _HOUR: Final = 3600
 _log = logging.getLogger("relayer.runtime")
 
@@ -77,6 +79,8 @@ class Parameter:
         if self.type is Type.TABLE:
             return _table(self, value)
         found = {int: "u32", float: "f32"}.get(type(value), type(value).__name__)
+        if found == "u32" and not 0 <= value < 1 << 32:
+            found = "f32"  # as the original reads it: what is no u32 is a fraction
         if found != self.type.value:
             raise SettingRefused(f"Type mismatch: expected {self.type}, got {found}")
         if self.type is Type.F32 and not self.low <= value <= self.high:
@@ -217,6 +221,19 @@ def values(connection: Callable[[], psycopg.Connection[Any]]) -> Values:
     `connection` is called only when the database is asked. Raises psycopg.Error when it does not answer the first time.
     """
     return _memory.read(connection)
+
+
+def parse(name: str, text: str) -> Any:
+    """A value as a person types it: None for `default`, otherwise a number or a table. Raises SettingRefused."""
+    if text.strip() == DEFAULT:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise SettingRefused(f"{text[:100]!r} is neither a number nor JSON nor `{DEFAULT}`") from None
+    parameter = REGISTRY.get(name)
+    fraction = parameter is not None and parameter.type is Type.F32
+    return float(value) if fraction and type(value) is int else value
 
 
 @dataclass(frozen=True, slots=True)

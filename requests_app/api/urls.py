@@ -7,6 +7,7 @@ from typing import Final
 from django.urls import URLPattern, path, re_path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
+from requests_app.api.admin_config import AdminConfig
 from requests_app.api.openapi.document import openapi_json
 from requests_app.api.v1 import views as v1
 from requests_app.api.v1.envelopes import Envelopes, PublicationStatus
@@ -49,6 +50,7 @@ fallback_patterns: Final[list[URLPattern]] = [
 urlpatterns: Final[list[URLPattern]] = [
     *api_patterns,
     path("openapi.json", openapi_json, name="openapi"),
+    path("admin/config", AdminConfig.as_view()),  # before the admin site, which would take it
     path("docs", SpectacularSwaggerSplitView.as_view(url="/openapi.json"), name="docs"),
     *fallback_patterns,
 ]

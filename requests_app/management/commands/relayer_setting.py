@@ -9,11 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from requests_app import runtime
-from requests_app.runtime import REGISTRY, SettingRefused, Type
+from requests_app.runtime import DEFAULT, REGISTRY, SettingRefused
 from requests_app.store import runtime as store
 from requests_app.store.session import web_connection
-
-DEFAULT = "default"
 
 
 class Command(BaseCommand):
@@ -65,7 +63,7 @@ class Command(BaseCommand):
     def _set(self, options: dict[str, Any]) -> None:
         name, dry_run = options["name"], options["dry_run"]
         try:
-            value = parse(name, options["value"])
+            value = runtime.parse(name, options["value"])
             by = f"shell:{getpass.getuser()}"
             done = runtime.change(web_connection(), name, value, by=by, reason=options["reason"], dry_run=dry_run)
         except SettingRefused as error:
@@ -87,16 +85,3 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"{row.at:%Y-%m-%d %H:%M:%S} UTC  {row.changed_by:24} {row.name} {before} -> {after}  {row.reason}"
             )
-
-
-def parse(name: str, text: str) -> Any:
-    """A value as typed: None for `default`, a number or a table otherwise. Raises SettingRefused."""
-    if text == DEFAULT:
-        return None
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        raise SettingRefused(f"{text!r} is neither a number nor JSON nor `{DEFAULT}`") from None
-    parameter = REGISTRY.get(name)
-    whole = parameter is not None and parameter.type is Type.F32 and type(value) is int
-    return float(value) if whole else value
