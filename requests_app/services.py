@@ -176,4 +176,5 @@ def cancel(conn: psycopg.Connection[Any], *, client_id: int, ext_job_id: UUID) -
         else:
             # Too late to stop it: the view stays, so that the client still gets the answer it paid for.
             transaction.force_rollback = True
+    crash_point("after_cancel_commit")
     return CancelOutcome.CANCELED if canceled else CancelOutcome.TOO_LATE

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.store.envelopes import INDEX_BITS
 from workers.chain.client import log_filter
@@ -70,17 +71,22 @@ class Blocks:
 
     def head(self) -> Block:
         """The newest block of the node that is read. Raises RpcError, RpcUnavailable, Unreadable."""
+        crash_point("before_head_rpc")
         if self._node() is not self._preferred:
-            return self._gateway.head()
-        answer = self._preferred.batch([("eth_getBlockByNumber", ["latest", False])])[0]
-        return _block(answer)
+            head = self._gateway.head()
+        else:
+            head = _block(self._preferred.batch([("eth_getBlockByNumber", ["latest", False])])[0])
+        crash_point("after_head_rpc")
+        return head
 
     def headers(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Hashes of these blocks as one node shows them, without those it does not have, linked where they follow each other.
 
         Raises Unreadable, RpcUnavailable.
         """
+        crash_point("before_headers_rpc")
         answers = self._node().batch([("eth_getBlockByNumber", [hex_quantity(one), False]) for one in numbers])
+        crash_point("after_headers_rpc")
         found: dict[int, Block] = {}
         for number, answer in zip(numbers, answers, strict=True):
             try:
@@ -97,10 +103,12 @@ class Blocks:
                 ("eth_getBlockByNumber", [hex_quantity(number), False]),
                 ("eth_getBlockByNumber", ["latest", False]),
             ]
+            crash_point("before_witness_rpc")
             try:
                 one, head = (_block(answer) for answer in endpoint.batch(calls))
             except (NotYetThere, Unreadable, RpcUnavailable, WrongChain):
                 continue
+            crash_point("after_witness_rpc")
             found.append(Witness(endpoint.name, one.hash, head.number))
         return found
 
@@ -110,12 +118,16 @@ class Blocks:
         An anvil that was restarted from its state file makes a block 0 of its own each time and may answer with any of them;
         the parent hash of block 1 is the one that the chain is built on.
         """
+        crash_point("before_genesis_rpc")
         (first,) = self._gateway.blocks([1])
         if isinstance(first, Missing):
             raise RpcUnavailable(first.reason, sent=True)
         if isinstance(first, Ok) and first.value is not None:
-            return first.value.parent_hash
-        return self._gateway.genesis_hash()
+            genesis = first.value.parent_hash
+        else:
+            genesis = self._gateway.genesis_hash()
+        crash_point("after_genesis_rpc")
+        return genesis
 
     def window(self, lo: int, hi: int, headers_from: int | None = None) -> Window:
         """The events of blocks lo..hi (lo >= 1), all from one node, with the headers of its blocks from `headers_from` on.
@@ -125,12 +137,14 @@ class Blocks:
         numbers = [lo - 1, *range(max(lo, hi if headers_from is None else headers_from), hi + 1)]
         if numbers[-1] != hi:
             numbers.append(hi)
+        crash_point("before_window_rpc")
         logs, *headers = self._node().batch(
             [
                 ("eth_getLogs", [log_filter(lo, hi, self._gateway.contracts, [tuple(TOPICS)])]),
                 *(("eth_getBlockByNumber", [hex_quantity(one), False]) for one in numbers),
             ]
         )
+        crash_point("after_window_rpc")
         if isinstance(logs, Failed):
             raise WindowRefused(f"logs of {lo}..{hi}: {logs.error}")
         if isinstance(logs, Missing):
@@ -157,7 +171,10 @@ class Blocks:
         if not refs or hi < lo:
             return []
         try:
-            return self._checked(self._gateway.events_of(refs, lo, hi), lo, hi, {})
+            crash_point("before_range_rpc")
+            found = self._gateway.events_of(refs, lo, hi)
+            crash_point("after_range_rpc")
+            return self._checked(found, lo, hi, {})
         except RpcError:
             if lo == hi:
                 raise

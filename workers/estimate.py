@@ -1,8 +1,8 @@
 """From a leased request to a transaction that may be signed: calldata and gas, all requests in one RPC batch.
 
-Estimation is the simulation, and it comes before any nonce is taken (viem 3142). A revert is a proven refusal, except for the
-contract errors that time heals; no answer, or an answer about something else, is not, however often it comes: the row's
-deadline ends that. No member holds up the others.
+Estimation is the simulation, and it comes before any nonce is taken (viem 3142). A revert that comes twice is a proven refusal,
+except for the contract errors that time heals; no answer, or an answer about something else, is not, however often it comes:
+the row's deadline ends that. No member holds up the others.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ log = logging.getLogger("relayer.send")
 
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
+SECOND_LOOK_SECONDS: Final = 2.0
 INTERNAL: Final = "internal_server_error"
 
 
@@ -89,6 +90,10 @@ def _sort_in(result: Estimated, held: Held, attempt: int, call: ContractCall, an
 
 
 def _refused_by_contract(result: Estimated, held: Held, attempt: int, revert: Revert) -> None:
+    if attempt == 1:
+        # A node behind the others (an old block time, a missing grant or fee) refuses too: a no must be heard twice.
+        result.delayed.append((held, SECOND_LOOK_SECONDS))
+        return
     if revert.transient:
         result.delayed.append((held, delay_after(attempt)))
         return

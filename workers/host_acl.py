@@ -16,7 +16,7 @@ from requests_app.transitions.sending import Held, Refusal
 from workers.chain.acl import AclCheck, acl_checks, denial_text, failure_text, unbound_text
 from workers.chain.calldata import Unencodable
 from workers.chain.rpc_errors import Answer, Failed, Missing, Ok
-from workers.estimate import delay_after
+from workers.estimate import SECOND_LOOK_SECONDS, delay_after
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext
@@ -73,7 +73,10 @@ class HostAcl:
         denied = [check for answer in answers.values() if isinstance(answer, Ok) for check in answer.value]
         unbound = [chain_id for chain_id, answer in answers.items() if answer is None]
         failed = [(chain_id, answer) for chain_id, answer in answers.items() if isinstance(answer, Failed | Missing)]
-        if denied:
+        if denied and delivery.receipt.attempt == 1:
+            # One node that lags behind a grant says the same as one that knows better: a no must be heard twice.
+            outcome.delayed.append((delivery.receipt, SECOND_LOOK_SECONDS))
+        elif denied:
             self._end(delivery, outcome, LABEL_DENIED, denial_text(denied))
         elif unbound:
             self._end(delivery, outcome, LABEL_FAILED, unbound_text(unbound[0]))

@@ -156,7 +156,9 @@ class LeaseKeeper:
     def _claim(self, session: psycopg.Connection[Any], resource: str, after: int | None) -> HeldLease | None:
         row = table.look_at_lease(session, resource)
         if row is None:
+            crash_point("before_lease_open_commit")
             table.open_lease(session, resource)
+            crash_point("after_lease_open_commit")
             row = table.LeaseRow(epoch=0, instance="", expired=True)
         if after is not None and row.epoch != after:
             return None
@@ -217,7 +219,9 @@ class LeaseKeeper:
         if self._beat is not None:
             age = self._turn_age()
             host = str(settings.HOST_NAME)
+            crash_point("before_beat_commit")
             beats.write_beat(self._session(), self._beat, self.instance, turn_age=age, pid=os.getpid(), host=host)
+            crash_point("after_beat_commit")
 
     def _renew(self) -> None:
         held = [table.LeaseRef(lease.resource, lease.epoch) for lease in self._held.values()]

@@ -119,9 +119,9 @@ class PublishTurn:
         return {**gone, **dict.fromkeys(placed, Outcome.DONE), **dict.fromkeys(bad, Outcome.PARKED)}
 
     def _park(self, conn: Connection[Any], errors: Mapping[int, BaseException]) -> dict[int, Outcome]:
-        crash_point("before_park_commit")
+        crash_point("before_publish_park_commit")
         publish.park(conn, errors)
-        crash_point("after_park_commit")
+        crash_point("after_publish_park_commit")
         _report(errors)
         return dict.fromkeys(errors, Outcome.PARKED)
 

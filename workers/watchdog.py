@@ -24,6 +24,7 @@ from django.conf import settings
 from django.db import Error as DjangoDatabaseError
 from django.db import connections
 
+from requests_app.crash_points import crash_point
 from requests_app.store import beats
 from requests_app.store.session import connect
 from workers import lifeline
@@ -165,7 +166,9 @@ class Watchdog:
         if self._conn is None or self._conn.closed:
             self._conn = connect("worker", name="watchdog")
         host = str(settings.HOST_NAME)
+        crash_point("before_watchdog_beat_commit")
         beats.write_beat(self._conn, self._resource, self._instance, turn_age=0.0, pid=os.getpid(), host=host)
+        crash_point("after_watchdog_beat_commit")
         resources = [resource for group in self._groups for resource in group.slots]
         return {beat.resource: beat for beat in beats.beats_of(self._conn, resources)}
 

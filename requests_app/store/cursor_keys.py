@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
+from requests_app.crash_points import crash_point
 from requests_app.store.session import fetch_one, run
 
 SIZE: Final = 32
@@ -37,7 +38,9 @@ def key_of(conn: Connection[Any], version: int) -> Key | None:
 
 def add_key(conn: Connection[Any], *, only_first: bool = False) -> int | None:
     """A new key, used from now on; cursors of older ones stay valid until those are retired. Its version."""
+    crash_point("before_cursor_key_commit")
     row = fetch_one(conn, "readers", "add_key", {"secret": secrets.token_bytes(SIZE), "force": not only_first})
+    crash_point("after_cursor_key_commit")
     return row.version if row else None
 
 

@@ -134,9 +134,11 @@ def claim_identity(conn: Connection[Any], chain_id: int, genesis: bytes) -> None
     """Bind this database to the chain with that genesis hash. Raises ForeignChain when it belongs to another one."""
     parameters = {"chain_id": chain_id, "genesis": genesis}
     # A twin that commits between snapshot and insert leaves the first answer empty; the second one sees it.
+    crash_point("before_identity_commit")
     row = fetch_one(conn, "envelopes", "claim_identity", parameters) or fetch_one(
         conn, "envelopes", "claim_identity", parameters
     )
+    crash_point("after_identity_commit")
     if row is None or bytes(row.genesis_hash) != genesis:
         known = bytes(row.genesis_hash).hex() if row else "unknown"
         raise ForeignChain(
@@ -293,6 +295,7 @@ def _replayed(
         refuse_conflict(conn, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes])
     keys: tuple[str, ...] = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
     keys = (*keys, "chain_head", "depth", "kept_blocks", "kept_hashes")
+    crash_point("before_seal_replayed_commit")
     row = fetch_one(conn, "envelopes", "seal_replayed", {key: parameters[key] for key in keys})
     crash_point("after_seal_replayed_commit")
     if row is None:

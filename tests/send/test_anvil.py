@@ -21,7 +21,7 @@ from requests_app.store.session import connect
 from tests.core.rows import insert_account, read_request
 from tests.devnet.conftest import chain, layout_at
 from tests.send.conftest import Context
-from tests.send.scenes import change
+from tests.send.scenes import change, expire_leases
 from tests.waiting import wait_until
 from workers import receipts
 from workers.chain import open_clients
@@ -159,12 +159,16 @@ def test_a_successor_broadcasts_the_same_bytes_and_the_node_knows_them(world: An
 def test_denied_unready_and_paused_requests_end_or_wait_as_the_contracts_say(world: Any) -> None:
     (denied,) = world.add("user_decrypt", set_up=False)
     ReadinessTurn().run(world.context)
+    expire_leases(world.conn)
+    ReadinessTurn().run(world.context)
     row = read_request(world.conn, denied.kind, denied.id)
     assert (row.status, row.fail_label) == ("failure", "not_allowed_on_host_acl")
     (paused,) = world.add("public_decrypt")
     ReadinessTurn().run(world.context)
     as_owner(world, "pause")
     try:
+        SettleTurn().run(world.context)
+        expire_leases(world.conn)
         SettleTurn().run(world.context)
     finally:
         as_owner(world, "unpause")

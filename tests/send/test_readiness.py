@@ -8,7 +8,7 @@ from eth_abi.abi import decode, encode
 from requests_app.states import Kind, Status
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault
-from tests.send.scenes import HOST, add_request, body, change, handle
+from tests.send.scenes import HOST, add_request, body, change, expire_leases, handle
 from workers.chain.acl import MULTICALL
 from workers.readiness import ReadinessTurn
 
@@ -105,16 +105,31 @@ def test_one_rpc_batch_asks_each_question_for_everybody(conn, node, chains, star
     assert [len(batch) for batch in asked] == [20, 20]
 
 
-def test_a_denial_is_final_and_names_the_handle(conn, chains, start):
+def test_a_denial_heard_twice_is_final_and_names_the_handle(conn, chains, start):
     (bad, own), (good, _) = queued(conn), queued(conn)
     chains.denied.add(own)
-    ReadinessTurn().run(start())
+    context = start()
+    ReadinessTurn().run(context)
+    assert (status(conn, bad), status(conn, good)) == ("queued", "processing")
+    expire_leases(conn)
+    ReadinessTurn().run(context)
     assert (status(conn, bad), status(conn, good)) == ("failure", "processing")
     assert row(conn, bad).fail_label == "not_allowed_on_host_acl"
     assert row(conn, bad).fail_detail == (
         f"Not allowed on host ACL: ACL check failed for 1 handle(s): handle=0x{own.hex()} check=isAllowedForDecryption"
     )
     assert job(conn, bad) is None
+
+
+def test_a_denial_by_a_node_that_lags_behind_the_grant_ends_nothing(conn, chains, start):
+    (late, own) = queued(conn)
+    chains.denied.add(own)
+    context = start()
+    ReadinessTurn().run(context)
+    chains.denied.clear()
+    expire_leases(conn)
+    ReadinessTurn().run(context)
+    assert status(conn, late) == "processing"
 
 
 def test_not_ready_waits_outside_and_is_not_asked_of_the_acl_again(conn, chains, start, settings):

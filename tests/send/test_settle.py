@@ -10,7 +10,7 @@ from requests_app.states import Kind, Status
 from requests_app.store import attempts as store
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
-from tests.send.scenes import add_request
+from tests.send.scenes import add_request, expire_leases
 from tests.waiting import wait_until
 from workers import broadcast, receipts, replace, settle
 from workers.chain.hexdata import hex_data
@@ -267,7 +267,11 @@ def test_no_member_holds_up_the_others(conn, node, start):
         return 50_000
 
     node.on_estimate = estimate
-    SettleTurn().run(start())
+    context, turn = start(), SettleTurn()
+    turn.run(context)
+    assert statuses(conn, [paused, early, broken, good]) == ["processing", "processing", "failure", "tx_in_flight"]
+    expire_leases(conn)
+    turn.run(context)
     assert statuses(conn, [paused, early, broken, good]) == ["failure", "processing", "failure", "tx_in_flight"]
     row = read_request(conn, paused.kind, paused.id)
     assert (row.fail_label, row.fail_selector) == ("protocol_paused", bytes.fromhex("d93c0665"))

@@ -17,6 +17,7 @@ from django.db import connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from requests_app.crash_points import crash_point
 from requests_app.store import leases as table
 from requests_app.store.session import connect
 from workers import lifeline
@@ -90,7 +91,9 @@ def _prepare(cluster: str, group: str) -> None:
     length = float(settings.SHIFT_SECONDS)
     with connect("worker", name=group) as conn:
         for slot, resource in enumerate(slots):
+            crash_point("before_slot_open_commit")
             table.open_lease(conn, resource)
+            crash_point("after_slot_open_commit")
             row = table.look_at_lease(conn, resource)
             # Staggered for good by the length of the first shift: slots must neither poll nor end in step.
             enqueue_shift(

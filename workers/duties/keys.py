@@ -22,11 +22,13 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     host = config().protocol_host
     if context.clients.protocol is None or host is None or host.kms_generation is None:
         return 0
+    crash_point("before_key_duty_rpc")
     try:
         material = context.clients.protocol.key_material()
     except RelayerError as error:  # KeyMaterialUnavailable, WrongChain; named so, web3 is not imported at every start
         log.warning("key material not read: %s", error, extra={"action": "keys_unavailable"})
         return 0
+    crash_point("after_key_duty_rpc")
     crash_point("before_publish_key_commit")
     news = publish_key(context.conn, material.key_id, material.crs_id, material.context_id, material.body())
     crash_point("after_publish_key_commit")

@@ -1,0 +1,224 @@
+"""`make chaos`: requests over the fault proxy while random processes die; everything that came of it is printed and judged.
+
+CHAOS_SECONDS (300), CHAOS_REQUESTS (2000), CHAOS_SEED (random, printed), CHAOS_FAULTS (0.05 of each kind).
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from psycopg.rows import namedtuple_row
+
+from tests.chaos.victims import Killer
+from tests.faults.rules import everything
+from tests.stack.harness import ROOT, ChainProxies, Stack, poll
+from workers.devnet.traffic import FORMS, Form, Submission, Traffic
+
+CHUNK = 40
+COMPLETED_SHARE = 0.99
+DRAIN_SECONDS = 150.0
+VAR = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")).with_name("chaos-stack")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything."""
+
+    seconds: float
+    requests: int
+    seed: int
+    faults: float = 0.05
+    stopped_seconds: float = 60.0
+    drain_seconds: float = DRAIN_SECONDS
+
+    @classmethod
+    def from_environment(cls) -> Plan:
+        return cls(
+            seconds=float(os.environ.get("CHAOS_SECONDS", "300")),
+            requests=int(os.environ.get("CHAOS_REQUESTS", "2000")),
+            seed=int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 2**31),
+            faults=float(os.environ.get("CHAOS_FAULTS", "0.05")),
+            stopped_seconds=float(os.environ.get("CHAOS_STOPPED_SECONDS", "60")),
+        )
+
+
+@dataclass
+class Report:
+    """What came of it."""
+
+    statuses: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+
+def run(plan: Plan, var: Path = VAR) -> Report:
+    """One run. The stack is stopped in any case."""
+    print(
+        f"chaos: seed {plan.seed}, {plan.requests} requests, {plan.seconds:.0f} s, {plan.faults:.0%} of each fault",
+        flush=True,
+    )
+    proxies = ChainProxies.make(plan.seed)
+    stack = Stack(var, through=proxies)
+    killer = Killer(stack, plan.seed)
+    try:
+        return _run(plan, stack, proxies, killer)
+    finally:
+        killer.stop()
+        stack.stop()
+        proxies.close()
+
+
+def _run(plan: Plan, stack: Stack, proxies: ChainProxies, killer: Killer) -> Report:
+    start = stack.block() + 1
+    proxies.add(*everything(plan.faults))
+    job_ids: list[str] = []
+    posting = threading.Thread(target=_post_all, args=(plan, stack, job_ids), daemon=True)
+    began = time.monotonic()
+    posting.start()
+    killer.start()
+    time.sleep(plan.seconds * 0.25)
+    pause = threading.Thread(target=killer.pause_owner, args=(plan.stopped_seconds,), daemon=True)
+    pause.start()
+    time.sleep(plan.seconds * 0.3)
+    killer.restart_database()
+    posting.join(max(0.0, began + plan.seconds - time.monotonic()) + 60)
+    time.sleep(max(0.0, began + plan.seconds - time.monotonic()))
+    killer.stop()
+    pause.join(plan.stopped_seconds)
+    killer.note("no more kills; the faults stay")
+    _drain(stack, job_ids, plan)
+    report = judge(plan, stack, job_ids, start)
+    _tell(report, killer, proxies, time.monotonic() - began)
+    return report
+
+
+def _post_all(plan: Plan, stack: Stack, job_ids: list[str]) -> None:
+    """Evenly over the time; each POST again until it is accepted."""
+    began, lock = time.monotonic(), threading.Lock()
+    forms: list[Form] = [FORMS[number % len(FORMS)] for number in range(plan.requests)]
+    with closing(Traffic(stack.deployment, operator=1)) as traffic:
+        for first in range(0, plan.requests, CHUNK):
+            submissions = traffic.build(forms[first : first + CHUNK])
+            threads = [
+                threading.Thread(target=_post, args=(stack, submissions[n::4], job_ids, lock), daemon=True)
+                for n in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            due = began + plan.seconds * 0.95 * (first + CHUNK) / plan.requests
+            time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _post(stack: Stack, submissions: list[Submission], job_ids: list[str], lock: threading.Lock) -> None:
+    for submission in submissions:
+        while True:
+            try:
+                answer = stack.api.post(submission.path, submission.body)
+            except (OSError, http.client.HTTPException, ValueError):
+                time.sleep(0.2)
+                continue
+            if answer.status == 202:
+                with lock:
+                    job_ids.append(str(answer.body["result"]["jobId"]))
+                break
+            time.sleep(0.2)
+
+
+def _drain(stack: Stack, job_ids: list[str], plan: Plan) -> None:
+    def final() -> bool:
+        with stack.database() as conn:
+            counts = stack.counts(conn, job_ids)
+        return sum(counts.get(status, 0) for status in ("completed", "failure", "timed_out", "needs_review")) == len(
+            job_ids
+        )
+
+    try:
+        poll(final, plan.drain_seconds, "every row final")
+    except AssertionError:
+        return  # judged below, with what is left
+
+
+def judge(plan: Plan, stack: Stack, job_ids: list[str], start: int) -> Report:
+    """Compare rows, slots and chain."""
+    report = Report()
+    with stack.connect() as conn:
+        rows = stack.rows(conn, job_ids)
+        with conn.cursor(row_factory=namedtuple_row) as cursor:
+            reviews = cursor.execute(
+                "SELECT kind, subject_id, reason_code, evidence FROM review_case WHERE status = 'open'"
+            ).fetchall()
+            signers = cursor.execute(
+                "SELECT g.id, g.address, g.next_nonce, g.status, count(n.nonce) AS slots, min(n.nonce) AS first, max(n.nonce) AS last,"
+                " count(n.nonce) FILTER (WHERE n.state IN ('signed', 'live')) AS open"
+                " FROM signer g LEFT JOIN nonce_slot n ON n.signer_id = g.id GROUP BY g.id ORDER BY g.id"
+            ).fetchall()
+            attempts = cursor.execute(
+                "SELECT state, count(*) AS n, sum(send_count) AS sends FROM tx_attempt GROUP BY 1"
+            ).fetchall()
+    report.statuses.update(row.status for row in rows)
+    problems, lines = report.problems, report.lines
+    if len(job_ids) != plan.requests or len(set(job_ids)) != len(job_ids) or len(rows) != len(job_ids):
+        problems.append(f"{len(job_ids)} accepted, {len(set(job_ids))} distinct, {len(rows)} rows of {plan.requests}")
+    share = report.statuses["completed"] / plan.requests
+    if share < COMPLETED_SHARE:
+        problems.append(f"only {share:.2%} completed")
+    problems += [
+        f"{row.kind} {row.id}: {row.status}: {row.fail_detail}"
+        for row in rows
+        if row.status in ("failure", "timed_out")
+    ]
+    # Nothing contradictory was injected (no foreign nonce): no review may come of this.
+    problems += [f"review {case.kind}/{case.subject_id} {case.reason_code}: {case.evidence}" for case in reviews]
+    _judge_events(stack, rows, start, problems, lines)
+    for signer in signers:
+        count = int(stack.rpc.call("eth_getTransactionCount", "0x" + bytes(signer.address).hex(), "latest"), 16)
+        text = f"signer {signer.id}: slots {signer.first}..{signer.last} ({signer.slots}), next {signer.next_nonce}, chain {count}, {signer.status}"
+        lines.append(text)
+        dense = signer.slots == 0 or (
+            signer.last - signer.first + 1 == signer.slots and signer.last + 1 == signer.next_nonce
+        )
+        if not dense or (not signer.open and count != signer.next_nonce):
+            problems.append("nonces not dense: " + text)
+    lines += [f"attempts {row.state}: {row.n}, broadcast {row.sends} times" for row in attempts]
+    return report
+
+
+def _judge_events(stack: Stack, rows: list[Any], start: int, problems: list[str], lines: list[str]) -> None:
+    events = stack.request_events(start)
+    by_ref = Counter(bytes.fromhex(event["topics"][1][2:]) for event in events)
+    hashes = Counter(bytes.fromhex(event["transactionHash"][2:]) for event in events)
+    sent = [row for row in rows if row.status in ("receipt_received", "completed")]
+    wrong = [row for row in sent if by_ref[row.gw_reference_id] != 1 or hashes[row.gw_req_tx_hash] != 1]
+    problems += [f"{row.kind} {row.id} {row.status} has {by_ref[row.gw_reference_id]} request events" for row in wrong]
+    if len(events) > len(rows):
+        problems.append(f"{len(events)} request events for {len(rows)} rows")
+    lines.append(
+        f"request events: {len(events)}, of completed or receipted rows: {len(sent)}, rows with another number than one: {len(wrong)}"
+    )
+
+
+def _tell(report: Report, killer: Killer, proxies: ChainProxies, seconds: float) -> None:
+    print("\n".join(killer.log))
+    print(f"kills: {sum(killer.killed.values())}: {dict(killer.killed)}")
+    for name, proxy in (("gateway", proxies.gateway), ("host", proxies.host)):
+        calls = sum(proxy.script.seen.values())
+        print(f"faults before the {name}: {dict(proxy.script.injected)} in {calls} calls")
+    print("\n".join(report.lines))
+    print(f"statuses after {seconds:.0f} s: {dict(report.statuses)}")
+    print("\n".join(f"PROBLEM {problem}" for problem in report.problems) or "no problem", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(1 if run(Plan.from_environment()).problems else 0)
