@@ -191,6 +191,8 @@ DECRYPTION_ADDRESS = env.text("DECRYPTION_ADDRESS", _gateway.get("decryption", "
 INPUT_VERIFICATION_ADDRESS = env.text("INPUT_VERIFICATION_ADDRESS", _gateway.get("input_verification", ""))
 FEE_TOKEN_ADDRESS = env.text("FEE_TOKEN_ADDRESS", _gateway.get("fee_token", ""))
 GATEWAY_START_BLOCK = env.number("GATEWAY_START_BLOCK", int(_gateway.get("start_block", 0)))
+GATEWAY_FEE_CEILING_WEI = env.number("GATEWAY_FEE_CEILING_WEI", 500_000_000_000)
+STUCK_SECONDS = env.seconds("STUCK_SECONDS", 60)
 GATEWAY_SIGNER_KEYS = env.items("GATEWAY_SIGNER_KEYS", _deployment.get("relayer_signer_keys", []))
 HOST_CHAINS: list[dict[str, Any]] = env.document(
     "HOST_CHAINS",

@@ -21,6 +21,7 @@ class GatewayConfig:
     signer_keys: tuple[bytes, ...]
     fee_token: bytes | None
     start_block: int
+    fee_ceiling: int = 500 * 10**9  # wei a gas
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ def config() -> Config:
         signer_keys=tuple(private_key(key) for key in settings.GATEWAY_SIGNER_KEYS),
         fee_token=_optional(settings.FEE_TOKEN_ADDRESS),
         start_block=int(settings.GATEWAY_START_BLOCK),
+        fee_ceiling=int(settings.GATEWAY_FEE_CEILING_WEI),
     )
     hosts = {
         int(entry["chain_id"]): HostChain(

@@ -190,8 +190,8 @@ def _react(context: ShiftContext, lane: Lane, sent: Sequence[Sent]) -> None:
         signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.HASH_MISMATCH)
     refused = [one for one in sent if one.for_good]
     if refused:
-        # Its nonce stays open, so nothing after it can be mined: no further nonce is taken until a person has decided.
-        signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.REFUSED_BYTES)
+        # Its nonce stays open, so nothing after it can be mined: a no-op takes the nonce (workers.replace), a person the row.
+        lane.fill_due = True
         evidence = {one.item.subject: _evidence(lane, one) for one in refused}
         text = "the node refuses the signed transaction for good"
         sending.park(context.conn, lane.fence, ReasonCode.REFUSED_AFTER_SIGNING, evidence, text)

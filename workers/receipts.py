@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from requests_app.crash_points import crash_point
-from requests_app.models.reviews import ReasonCode
 from requests_app.store import attempts as store
 from requests_app.store.attempts import Found, OpenAttempt
 from requests_app.store.queue import Subject
 from requests_app.store.session import retry_serialization
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Reverted
-from workers import signers
+from workers import signers, verdicts
 from workers.chain.calldata import ContractCall, Unencodable, encode_request
 from workers.chain.errors import revert_of
 from workers.chain.hexdata import hex_data
-from workers.chain.rpc_errors import Answer, Failed, Ok, RpcError, RpcUnavailable
+from workers.chain.rpc_errors import Answer, Failed, Ok
 from workers.chain.views import Receipt
 from workers.signers import Lane
+from workers.verdicts import Depth
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext
@@ -37,22 +36,7 @@ log = logging.getLogger("relayer.send")
 LOOK_LIMIT: Final = 500
 LOOK_AFTER_SECONDS: Final = 3.0
 LONGEST_LOOK_SECONDS: Final = 60.0
-MISSING_SECONDS: Final = 60.0
-REVERT_DEPTH: Final = 64
 INTERNAL: Final = "internal_server_error"
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How far the chain is: its head, its finalized block, the finalized account nonce. -1: the node does not say."""
-
-    head: int
-    finalized: int
-    finalized_nonce: int
-
-    def holds(self, block: int) -> bool:
-        """Whether nothing reasonable can take the block back any more."""
-        return block <= self.finalized or self.head - block >= REVERT_DEPTH
 
 
 def look_up(context: ShiftContext, lane: Lane) -> int:
@@ -61,6 +45,7 @@ def look_up(context: ShiftContext, lane: Lane) -> int:
     lane.has_open = bool(attempts)
     if not attempts:
         lane.missing_since.clear()
+        lane.absences.clear()
         lane.look_at.clear()
         lane.foreign_use = False
         return 0
@@ -81,23 +66,10 @@ def look_up(context: ShiftContext, lane: Lane) -> int:
     _record(context, lane, [*settled, *vanished])
     suspects = _suspects(lane, found)
     if reverted or suspects:
-        depth = _depth(context, lane)
+        depth = verdicts.depth(context, lane)
         _judge_reverts(context, lane, reverted, depth)
-        _judge_missing(context, lane, suspects, depth)
+        verdicts.judge_missing(context, lane, suspects, depth)
     return len(found) - len(gone)
-
-
-def finalize(context: ShiftContext, lane: Lane) -> int:
-    """Close the mined slots that the finalized chain has passed; how many."""
-    crash_point("before_finalized_nonce_rpc")
-    (answer,) = context.clients.gateway.transaction_counts([lane.address], "finalized")
-    crash_point("after_finalized_nonce_rpc")
-    if not isinstance(answer, Ok) or not answer.value:
-        return 0
-    crash_point("before_finalize_slots_commit")
-    closed = store.finalize_slots(context.conn, lane.id, answer.value)
-    crash_point("after_finalize_slots_commit")
-    return closed
 
 
 def _due(lane: Lane, attempts: Sequence[OpenAttempt]) -> list[OpenAttempt]:
@@ -107,6 +79,7 @@ def _due(lane: Lane, attempts: Sequence[OpenAttempt]) -> list[OpenAttempt]:
     for nonce in [nonce for nonce in lane.look_at if nonce not in present]:
         del lane.look_at[nonce]
         lane.missing_since.pop(nonce, None)
+        lane.absences.pop(nonce, None)
     due = [
         item
         for item in attempts
@@ -150,18 +123,6 @@ def _suspects(lane: Lane, found: Sequence[tuple[OpenAttempt, Receipt | None]]) -
         for item, receipt in found
         if receipt is None and item.nonce < lane.chain_latest and item.nonce not in decided
     ]
-
-
-def _depth(context: ShiftContext, lane: Lane) -> Depth:
-    gateway = context.clients.gateway
-    crash_point("before_depth_rpc")
-    (count,) = gateway.transaction_counts([lane.address], "finalized")
-    try:
-        head, finalized = gateway.head_number(), gateway.finalized().number
-    except (RpcError, RpcUnavailable):
-        head, finalized = -1, -1
-    crash_point("after_depth_rpc")
-    return Depth(head, finalized, count.value if isinstance(count, Ok) else -1)
 
 
 def _judge_reverts(
@@ -230,30 +191,3 @@ def _reverted(item: OpenAttempt, receipt: Receipt, replay: Answer[Any] | None) -
         return Reverted(item.subject, found, INTERNAL, f"{where}; the reason cannot be reproduced", None)
     text = f"{where}: {revert.text}: {revert.message}"
     return Reverted(item.subject, found, revert.label, text, revert.selector or None)
-
-
-def _judge_missing(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAttempt], depth: Depth) -> None:
-    """To a person when the finalized chain has consumed the nonce and no hash of ours shows up for a minute."""
-    now = monotonic()
-    evidence: dict[Subject, dict[str, Any]] = {}
-    for item in suspects:
-        since = lane.missing_since.setdefault(item.nonce, now)
-        proven = lane.foreign_use or (item.nonce < depth.finalized_nonce and now - since >= MISSING_SECONDS)
-        if proven:
-            evidence[item.subject] = {
-                "signer": lane.name,
-                "nonce": item.nonce,
-                "tx_hash": hex_data(item.tx_hash),
-                "chain_nonce": lane.chain_latest,
-                "finalized_nonce": depth.finalized_nonce,
-                "foreign_use_seen": lane.foreign_use,
-            }
-    if not evidence:
-        return
-    text = "the chain has consumed the nonce, but knows none of the stored transactions"
-    parked = sending.park(context.conn, lane.fence, ReasonCode.FOREIGN_NONCE, evidence, text)
-    if parked:
-        log.error(
-            "nonces consumed by unknown transactions",
-            extra={"action": "foreign_nonce", "signer": lane.name, "requests": len(parked)},
-        )

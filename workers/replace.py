@@ -1,27 +1,34 @@
-"""Higher offers for transactions that the market has left behind: same nonce, same call, more gas money (queue_settle 4.6).
+"""The ladder for a nonce that does not get mined: the same bytes again, higher offers, nothing at all, a person (queue_settle 4.6).
 
-Every offer is a stored attempt of the same slot before it is sent; whichever is mined wins. Only the lowest unmined nonce of a
-signer can be stuck, and only when the chain's count has stood still and its market asks more than we offered: a chain that
-makes no blocks is not helped by money.
+Every step is a stored attempt of the same slot before it is sent; whichever is mined wins. Only the lowest unmined nonce of a
+signer can be stuck, and only when the chain's count has stood still while blocks were made: a chain that makes no blocks is not
+helped by money. After MOST_OFFERS priced attempts the nonce is spent on nothing (0 wei to ourselves), so that the ones behind it
+go on; its row goes to a person. So does a row whose bytes the node refuses for good.
 """
 
 from __future__ import annotations
 
 import logging
-from time import monotonic
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import rlp
+from django.conf import settings
 
 from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
-from requests_app.models.signing import AttemptState
+from requests_app.models.signing import AttemptKind, AttemptState, SignerStatus
 from requests_app.store import attempts as store
+from requests_app.store import nonces
 from requests_app.store.attempts import Outgoing, Replaceable, Replacement
+from requests_app.store.queue import Subject
+from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
+from workers import signers
 from workers.broadcast import broadcast
-from workers.chain.fees import CEILING_WEI, FeeCeilingExceeded, Fees, bumped
-from workers.chain.rpc_errors import RpcError, RpcUnavailable
+from workers.chain.calldata import ContractCall
+from workers.chain.fees import FeeCeilingExceeded, Fees, bumped
+from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable
 from workers.signers import Lane
 
 if TYPE_CHECKING:
@@ -30,31 +37,78 @@ if TYPE_CHECKING:
 log = logging.getLogger("relayer.send")
 
 INTERVAL_SECONDS: Final = 5.0
-STUCK_SECONDS: Final = 60.0
+STUCK_BLOCKS: Final = 5
 LIMIT: Final = 50
-MOST_ATTEMPTS: Final = 5
+MOST_OFFERS: Final = 5
+MOST_ATTEMPTS: Final = 8  # with the offers for the no-op
+MOST_FILLS: Final = 3
+_CALLS: Final = (AttemptKind.PAY, AttemptKind.REPLACE)
+NOOP_GAS: Final = 50_000  # where the node gives no estimate (Arbitrum counts its own data into gas)
 
 
 def replace(context: ShiftContext, lane: Lane) -> int:
-    """Offer more where that is due; how many offers were broadcast."""
-    now = monotonic()
+    """Take the next step of the ladder where that is due; how many transactions were broadcast."""
+    now = lane.clock()
     if not lane.has_open or now < lane.replace_at or lane.held.lost:
         return 0
     lane.replace_at = now + INTERVAL_SECONDS
+    stuck_after = float(settings.STUCK_SECONDS)
     candidates = store.attempts_to_replace(
-        context.conn, lane.id, from_nonce=lane.chain_latest, stuck_after=STUCK_SECONDS, limit=LIMIT
+        context.conn, lane.id, from_nonce=lane.chain_latest, stuck_after=stuck_after, limit=LIMIT
     )
     if not candidates:
         return 0
     market = _market(context)
     if market is None:
         return 0
-    still = now - lane.moved_at >= STUCK_SECONDS
-    wanted = [item for item in candidates if item.underpriced or (still and _outbid(item, market))]
+    still = now - lane.moved_at >= stuck_after
+    wanted = [
+        item
+        for item in candidates
+        if item.underpriced or (still and (_outbid(item, market) or _passed_over(context, lane)))
+    ]
+    ceiling = context.clients.gateway.config.fee_ceiling
     offers = [(item, bumped(Fees(item.highest_max_fee, item.highest_priority), market)) for item in wanted]
-    spent = [item for item, fees in offers if item.seq >= MOST_ATTEMPTS or fees.max_fee_per_gas > CEILING_WEI]
-    _give_up(context, lane, spent)
-    return _offer(context, lane, [pair for pair in offers if pair[0] not in spent])
+    spent = [item for item, fees in offers if item.seq >= MOST_ATTEMPTS or fees.max_fee_per_gas > ceiling]
+    _give_up(context, lane, spent, "no further fee offer is allowed for this nonce")
+    left = [pair for pair in offers if pair[0] not in spent]
+    cancel = [item for item, _ in left if item.seq >= MOST_OFFERS and item.purpose in _CALLS]
+    _give_up(context, lane, cancel, "five offers were not mined: the nonce is spent on nothing")
+    return _offer(context, lane, left)
+
+
+def fill(context: ShiftContext, lane: Lane) -> int:
+    """Spend nonces on nothing whose own bytes the node refuses for good; how many no-ops were broadcast."""
+    if not lane.fill_due or lane.held.lost:
+        return 0
+    lane.fill_due = False
+    open_nonces = nonces.attempts_to_fill(context.conn, lane.id, LIMIT)
+    if not open_nonces:
+        return 0
+    market = _market(context)
+    if market is None:
+        lane.fill_due = True
+        return 0
+    if any(item.fills >= MOST_FILLS for item in open_nonces):
+        # Not even nothing is taken: something is wrong with the key, the chain or the node.
+        signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.REFUSED_BYTES)
+    made: list[Replacement] = []
+    subjects: list[Subject] = []
+    gas = _noop_gas(context, lane)
+    for item in open_nonces:
+        if item.fills < MOST_FILLS:
+            fees = bumped(Fees(item.max_fee, item.max_priority), market)
+            made.append(noop(lane, item.nonce, item.seq + 1, fees, gas, AttemptKind.FILL))
+            subjects.append(item.subject)
+    return _send(context, lane, made, subjects)
+
+
+def noop(
+    lane: Lane, nonce: int, seq: int, fees: Fees, gas: int, purpose: AttemptKind, command_id: str | None = None
+) -> Replacement:
+    """A signed transfer of 0 wei from the signer to itself."""
+    raw, tx_hash = lane.signer.sign(nonce, lane.address, b"", gas, fees.max_fee_per_gas, fees.max_priority_fee)
+    return Replacement(nonce, seq, tx_hash, raw, fees.max_fee_per_gas, fees.max_priority_fee, gas, purpose, command_id)
 
 
 def call_of(raw: bytes) -> tuple[bytes, bytes, int]:
@@ -80,33 +134,76 @@ def _outbid(item: Replaceable, market: Fees) -> bool:
     return item.max_fee < needed or item.max_priority < market.max_priority_fee
 
 
+def _passed_over(context: ShiftContext, lane: Lane) -> bool:
+    """Whether blocks were made since the count last moved, none of which took the transaction although its price is right."""
+    crash_point("before_passed_over_rpc")
+    try:
+        head = context.clients.gateway.head_number()
+    except (RpcError, RpcUnavailable):
+        return False
+    crash_point("after_passed_over_rpc")
+    if lane.head_when_moved is None:
+        lane.head_when_moved = head
+    return head - lane.head_when_moved >= STUCK_BLOCKS
+
+
+def _noop_gas(context: ShiftContext, lane: Lane) -> int:
+    crash_point("before_noop_gas_rpc")
+    (answer,) = context.clients.gateway.estimate_gas(lane.address, [ContractCall(lane.address, b"")])
+    crash_point("after_noop_gas_rpc")
+    return answer.value if isinstance(answer, Ok) else NOOP_GAS
+
+
 def _offer(context: ShiftContext, lane: Lane, offers: list[tuple[Replaceable, Fees]]) -> int:
-    replacements = []
+    made = []
+    empty_gas: int | None = None
     for item, fees in offers:
-        to, calldata, gas = call_of(item.raw)
-        raw, tx_hash = lane.signer.sign(item.nonce, to, calldata, gas, fees.max_fee_per_gas, fees.max_priority_fee)
-        replacements.append(
-            Replacement(item.nonce, item.seq + 1, tx_hash, raw, fees.max_fee_per_gas, fees.max_priority_fee, gas)
-        )
+        if item.purpose in _CALLS and item.seq < MOST_OFFERS:
+            made.append(repriced(lane, item.nonce, item.seq + 1, item.raw, fees))
+        else:
+            empty_gas = _noop_gas(context, lane) if empty_gas is None else empty_gas
+            purpose = AttemptKind.CANCEL if item.purpose in _CALLS else item.purpose
+            made.append(noop(lane, item.nonce, item.seq + 1, fees, empty_gas, purpose))
+    return _send(context, lane, made, [item.subject for item, _ in offers])
+
+
+def repriced(lane: Lane, nonce: int, seq: int, raw: bytes, fees: Fees, command_id: str | None = None) -> Replacement:
+    """The call of stored bytes, signed again at the same nonce with other fees."""
+    to, calldata, gas = call_of(raw)
+    signed, tx_hash = lane.signer.sign(nonce, to, calldata, gas, fees.max_fee_per_gas, fees.max_priority_fee)
+    return Replacement(
+        nonce, seq, tx_hash, signed, fees.max_fee_per_gas, fees.max_priority_fee, gas, AttemptKind.REPLACE, command_id
+    )
+
+
+def _send(context: ShiftContext, lane: Lane, made: Sequence[Replacement], subjects: Sequence[Subject]) -> int:
+    """Store further attempts, then broadcast those that were stored; how many."""
     crash_point("before_store_replacements_commit")
-    stored = store.store_replacements(context.conn, lane.fence, lane.id, replacements)
+    stored = store.store_replacements(context.conn, lane.fence, lane.id, made)
     crash_point("after_store_replacements_commit")
     items = [
-        Outgoing(new.nonce, new.seq, new.tx_hash, new.raw, AttemptState.PREPARED, True, item.subject)
-        for (item, _), new in zip(offers, replacements, strict=True)
+        Outgoing(new.nonce, new.seq, new.tx_hash, new.raw, AttemptState.PREPARED, True, subject, new.purpose)
+        for new, subject in zip(made, subjects, strict=True)
         if new.nonce in stored
     ]
     if items:
         log.info(
-            "replacing with higher fees",
-            extra={"action": "replaced", "signer": lane.name, "attempts": len(items), "first_nonce": items[0].nonce},
+            "further attempts",
+            extra={
+                "action": "replaced",
+                "signer": lane.name,
+                "purposes": sorted({item.purpose.value for item in items}),
+                "attempts": len(items),
+                "first_nonce": items[0].nonce,
+            },
         )
+        lane.has_open = True
         broadcast(context, lane, items)
     return len(items)
 
 
-def _give_up(context: ShiftContext, lane: Lane, spent: list[Replaceable]) -> None:
-    """To a person: the offers are used up or the ceiling is reached. The stored bytes stay on offer."""
+def _give_up(context: ShiftContext, lane: Lane, spent: list[Replaceable], text: str) -> None:
+    """To a person. What was signed stays on offer."""
     evidence = {
         item.subject: {
             "signer": lane.name,
@@ -116,5 +213,4 @@ def _give_up(context: ShiftContext, lane: Lane, spent: list[Replaceable]) -> Non
         }
         for item in spent
     }
-    text = "no further fee offer is allowed for this nonce"
     sending.park(context.conn, lane.fence, ReasonCode.FEE_CEILING, evidence, text)

@@ -26,7 +26,7 @@ from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
-from workers import broadcast, receipts, replace, signers
+from workers import broadcast, receipts, replace, signers, verdicts
 from workers.chain.fees import FeeCeilingExceeded
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.estimate import Estimated, delay_after, estimate
@@ -88,14 +88,15 @@ class SettleTurn:
 
     def _maintain(self, context: ShiftContext, lane: Lane) -> int:
         now = monotonic()
-        if not (lane.has_open or lane.resend_all) or now < lane.maintain_at:
+        if not (lane.has_open or lane.resend_all or lane.fill_due) or now < lane.maintain_at:
             return 0
         lane.maintain_at = now + broadcast.MAINTENANCE_SECONDS
         if now >= lane.finalize_at:
             lane.finalize_at = now + signers.SYNC_SECONDS
-            receipts.finalize(context, lane)
+            verdicts.finalize(context, lane)
         receipts.look_up(context, lane)
-        return broadcast.resend(context, lane) + replace.replace(context, lane)
+        filled = replace.fill(context, lane)
+        return filled + broadcast.resend(context, lane) + replace.replace(context, lane)
 
     def _send(self, context: ShiftContext, lane: Lane) -> int:
         room = min(BATCH, self._room(context, lane))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
@@ -35,6 +35,13 @@ FURTHER_SIGNER_SECONDS: Final = 1.0
 """A process with a signer leaves the others to processes without one for this long between its own tries."""
 
 
+class Absence(NamedTuple):
+    """One endpoint said, at this moment of the lane's clock, that the nonce is consumed for ever and no hash of ours is known."""
+
+    at: float
+    endpoint: str
+
+
 @dataclass
 class Lane:
     """One held signer with everything the process remembers of it. Nothing here outlives the lease."""
@@ -55,6 +62,11 @@ class Lane:
     resend_all: bool = True
     foreign_use: bool = False
     missing_since: dict[int, float] = field(default_factory=dict)
+    absences: dict[int, list[Absence]] = field(default_factory=dict)
+    head_when_moved: int | None = None
+    fill_due: bool = True
+    reorg: int | None = None
+    clock: Callable[[], float] = monotonic
     look_at: dict[int, float] = field(default_factory=dict)
 
     @property
@@ -92,7 +104,7 @@ class Lane:
     def saw_chain_count(self, latest: int) -> None:
         """Remember the highest count of mined transactions; a node behind the others says nothing new."""
         if latest > self.chain_latest:
-            self.chain_latest, self.moved_at = latest, monotonic()
+            self.chain_latest, self.moved_at, self.head_when_moved = latest, self.clock(), None
         self.refreshed_at = monotonic()
 
     def took(self, last_nonce: int) -> None:

@@ -64,6 +64,8 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "DECRYPTION_ADDRESS": "The Decryption contract on the gateway",
         "INPUT_VERIFICATION_ADDRESS": "The InputVerification contract on the gateway",
         "FEE_TOKEN_ADDRESS": "The token in which the gateway takes its fee",
+        "GATEWAY_FEE_CEILING_WEI": "Most wei a gas that is ever offered on the gateway; a nonce that needs more goes to a person",
+        "STUCK_SECONDS": "How long the lowest nonce of a signer may stand still before more is offered for it (60 on an L1, 20 on an L2)",
         "GATEWAY_SIGNER_KEYS": "Private keys of the sending accounts, 0x hex; use `GATEWAY_SIGNER_KEYS_FILE`",
         "HOST_RPC_URLS": "Endpoints that replace those of the deployment file, as `chain_id=url`, separated by commas",
         "HOST_CHAINS": "JSON list of `{chain_id, url, acl_address, protocol_config_address?, kms_generation_address?}`",

@@ -36,8 +36,8 @@ SELECT (SELECT count(*) FROM t) AS attempts, (SELECT count(*) FROM j) AS jobs;
 -- name: attempts_to_broadcast
 -- The newest open attempt of each nonce the chain has not consumed, in nonce order, when its turn has come: never sent or
 -- answered unclearly after a growing pause (1 s to 16 s), accepted without a trace after 10 s. everything: at take-over.
-SELECT nonce, seq, tx_hash, raw_tx, state, siblings, kind, subject_id
-  FROM (SELECT DISTINCT ON (t.nonce) t.nonce, t.seq, t.tx_hash, t.raw_tx, t.state, s.kind, s.subject_id,
+SELECT nonce, seq, tx_hash, raw_tx, state, siblings, kind, subject_id, purpose
+  FROM (SELECT DISTINCT ON (t.nonce) t.nonce, t.seq, t.tx_hash, t.raw_tx, t.state, t.kind AS purpose, s.kind, s.subject_id,
                coalesce(t.last_sent_at, t.prepared_at)
                  + CASE WHEN t.state = 'accepted' THEN make_interval(secs => %(accepted_after)s::float8)
                         ELSE make_interval(secs => least(16, %(unsure_after)s::float8 * power(2, greatest(t.send_count - 1, 0))))
@@ -97,24 +97,24 @@ SELECT b.kind, b.request_id, b.body, u.req_type
   LEFT JOIN user_decrypt_req u ON a.kind = 1 AND u.id = a.id;
 
 -- name: finalize_slots
--- Mined slots that the chain can no longer take back. The scan starts at the highest slot already final.
+-- Mined slots that the chain can no longer take back. A nonce that was spent on nothing is dead: its subject has no transaction.
 WITH s AS (
-  UPDATE nonce_slot AS s SET state = 'final'
-   WHERE s.signer_id = %(signer)s AND s.nonce < %(finalized)s
-     AND s.nonce > coalesce((SELECT n.nonce FROM nonce_slot n WHERE n.signer_id = %(signer)s AND n.state = 'final'
-                              ORDER BY n.nonce DESC LIMIT 1), -1)
+  UPDATE nonce_slot AS s SET state = CASE WHEN w.kind IN ('cancel', 'fill') THEN 'dead' ELSE 'final' END
+    FROM unnest(%(nonces)b::bigint[]) AS a(nonce) JOIN tx_attempt w ON w.signer_id = %(signer)s AND w.nonce = a.nonce
+   WHERE s.signer_id = %(signer)s AND s.nonce = a.nonce AND w.tx_hash = s.winner_hash
      AND CASE WHEN s.state = 'mined' THEN true ELSE false END
-  RETURNING s.nonce, s.winner_hash),
+  RETURNING s.nonce, s.winner_hash, s.state, s.kind, s.subject_id),
 t AS (
   UPDATE tx_attempt AS t SET state = 'final'
     FROM s WHERE t.signer_id = %(signer)s AND t.nonce = s.nonce AND t.tx_hash = s.winner_hash
-     AND CASE WHEN t.state = 'mined' THEN true ELSE false END)
-SELECT count(*) AS slots FROM s;
+     AND CASE WHEN t.state = 'mined' THEN true ELSE false END
+  RETURNING t.nonce, t.command_id)
+SELECT s.nonce, s.state, s.kind, s.subject_id, t.command_id FROM s LEFT JOIN t ON t.nonce = s.nonce ORDER BY s.nonce;
 
 -- name: attempts_to_replace
 -- The newest open attempt of a nonce where more gas money may help: refused as underpriced, or the lowest unmined one and
 -- long out. With it the highest fees ever offered at that nonce, because the next offer must beat all of them.
-SELECT DISTINCT ON (t.nonce) t.nonce, t.raw_tx, t.error_class, t.max_fee_per_gas, t.max_priority_fee, s.kind, s.subject_id,
+SELECT DISTINCT ON (t.nonce) t.nonce, t.raw_tx, t.error_class, t.max_fee_per_gas, t.max_priority_fee, s.kind, s.subject_id, t.kind AS purpose,
        m.seq AS highest_seq, m.max_fee AS highest_max_fee, m.priority AS highest_priority
   FROM tx_attempt t
   JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
@@ -135,14 +135,62 @@ WITH f AS MATERIALIZED (
    WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
 a AS MATERIALIZED (
   SELECT * FROM unnest(%(nonce)b::bigint[], %(seq)b::smallint[], %(hash)b::bytea[], %(raw)b::bytea[],
-                       %(max_fee)s::numeric[], %(max_priority)s::numeric[], %(gas)b::bigint[])
-           AS t(nonce, seq, hash, raw, max_fee, max_priority, gas)),
+                       %(max_fee)s::numeric[], %(max_priority)s::numeric[], %(gas)b::bigint[], %(purpose)s::text[],
+                       %(command)s::text[])
+           AS t(nonce, seq, hash, raw, max_fee, max_priority, gas, purpose, command)),
 s AS MATERIALIZED (
   SELECT n.nonce FROM a JOIN nonce_slot n ON n.nonce = a.nonce CROSS JOIN f
    WHERE n.signer_id = %(signer)s AND CASE WHEN n.state IN ('signed', 'live') THEN true ELSE false END
    ORDER BY n.nonce FOR UPDATE OF n)
-INSERT INTO tx_attempt (signer_id, nonce, seq, tx_hash, raw_tx, max_fee_per_gas, max_priority_fee, gas_limit, state, epoch)
-SELECT %(signer)s, a.nonce, a.seq, a.hash, a.raw, a.max_fee, a.max_priority, a.gas, 'prepared', %(epoch)s
+INSERT INTO tx_attempt (signer_id, nonce, seq, tx_hash, raw_tx, max_fee_per_gas, max_priority_fee, gas_limit, state, epoch, kind, command_id)
+SELECT %(signer)s, a.nonce, a.seq, a.hash, a.raw, a.max_fee, a.max_priority, a.gas, 'prepared', %(epoch)s, a.purpose, a.command
   FROM a JOIN s ON s.nonce = a.nonce
-    ON CONFLICT (signer_id, nonce, seq) DO NOTHING
+    ON CONFLICT DO NOTHING
 RETURNING nonce;
+
+-- name: attempts_to_fill
+-- Open nonces whose every attempt the node refuses for good: nothing after them can be mined until something takes the nonce.
+SELECT DISTINCT ON (t.nonce) t.nonce, t.seq, t.max_fee_per_gas AS max_fee, t.max_priority_fee AS max_priority, s.kind, s.subject_id,
+       (SELECT count(*) FROM tx_attempt f WHERE f.signer_id = t.signer_id AND f.nonce = t.nonce AND f.kind = 'fill') AS fills
+  FROM nonce_slot s JOIN tx_attempt t ON t.signer_id = s.signer_id AND t.nonce = s.nonce
+ WHERE s.signer_id = %(signer)s AND s.state IN ('signed', 'live')
+   AND NOT EXISTS (SELECT 1 FROM tx_attempt o WHERE o.signer_id = s.signer_id AND o.nonce = s.nonce
+                      AND o.state IN ('prepared', 'unknown', 'accepted'))
+ ORDER BY t.nonce, t.seq DESC
+ LIMIT %(limit)s::bigint;
+
+-- name: slots_to_finalize
+-- Mined slots below the finalized account nonce, with where their winner was seen.
+SELECT n.nonce, t.seq, t.block_number, t.block_hash
+  FROM nonce_slot n JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash
+ WHERE n.signer_id = %(signer)s AND n.nonce < %(finalized)s
+   AND n.nonce > coalesce((SELECT f.nonce FROM nonce_slot f WHERE f.signer_id = %(signer)s AND f.state = 'final'
+                            ORDER BY f.nonce DESC LIMIT 1), -1)
+   AND CASE WHEN n.state = 'mined' THEN true ELSE false END
+ ORDER BY n.nonce LIMIT %(limit)s::bigint;
+
+-- name: reopen_slots
+-- The block that a winner was seen in is not the chain's: look again, from the start.
+WITH t AS (
+  UPDATE tx_attempt t SET state = 'accepted', block_number = NULL, block_hash = NULL, receipt_status = NULL
+    FROM unnest(%(nonces)b::bigint[]) AS a(nonce)
+   WHERE t.signer_id = %(signer)s AND t.nonce = a.nonce AND CASE WHEN t.state = 'mined' THEN true ELSE false END
+  RETURNING t.nonce)
+UPDATE nonce_slot n SET state = 'live', winner_hash = NULL, closed_at = NULL
+  FROM t WHERE n.signer_id = %(signer)s AND n.nonce = t.nonce AND CASE WHEN n.state = 'mined' THEN true ELSE false END;
+
+-- name: bury_slots
+-- Proven dead (rule R5): the finalized chain has consumed the nonce and knows none of our attempts. A decision: fenced.
+WITH f AS MATERIALIZED (
+  SELECT epoch FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
+s AS (
+  UPDATE nonce_slot n SET state = 'dead', closed_at = clock_timestamp()
+    FROM f CROSS JOIN unnest(%(nonces)b::bigint[]) AS a(nonce)
+   WHERE n.signer_id = %(signer)s AND n.nonce = a.nonce AND CASE WHEN n.state IN ('signed', 'live') THEN true ELSE false END
+  RETURNING n.nonce),
+t AS (
+  UPDATE tx_attempt t SET state = 'dropped'
+    FROM s WHERE t.signer_id = %(signer)s AND t.nonce = s.nonce
+     AND CASE WHEN t.state IN ('prepared', 'unknown', 'accepted', 'refused') THEN true ELSE false END)
+SELECT nonce FROM s;

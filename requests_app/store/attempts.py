@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
-from requests_app.models.signing import AttemptState
+from requests_app.models.signing import AttemptKind, AttemptState
 from requests_app.states import Kind, ReqType
 from requests_app.store.queue import Receipt, Subject
 from requests_app.store.session import fetch_all, fetch_one
@@ -31,6 +31,7 @@ class Outgoing(NamedTuple):
     state: AttemptState
     siblings: bool
     subject: Subject
+    purpose: AttemptKind = AttemptKind.PAY
 
 
 class SendOutcome(NamedTuple):
@@ -69,6 +70,7 @@ class Replaceable(NamedTuple):
     max_priority: int
     highest_max_fee: int
     highest_priority: int
+    purpose: AttemptKind
 
 
 class Replacement(NamedTuple):
@@ -81,6 +83,8 @@ class Replacement(NamedTuple):
     max_fee: int
     max_priority: int
     gas: int
+    purpose: AttemptKind = AttemptKind.REPLACE
+    command_id: str | None = None
 
 
 class Found(NamedTuple):
@@ -122,6 +126,7 @@ def attempts_to_broadcast(
             AttemptState(row.state),
             row.siblings,
             Subject(Kind(row.kind), row.subject_id),
+            AttemptKind(row.purpose),
         )
         for row in fetch_all(conn, "attempts", "attempts_to_broadcast", parameters)
     ]
@@ -199,6 +204,7 @@ def attempts_to_replace(
             int(row.max_priority_fee),
             int(row.highest_max_fee),
             int(row.highest_priority),
+            AttemptKind(row.purpose),
         )
         for row in fetch_all(conn, "attempts", "attempts_to_replace", parameters)
     ]
@@ -220,6 +226,8 @@ def store_replacements(
         "max_fee": [item.max_fee for item in replacements],
         "max_priority": [item.max_priority for item in replacements],
         "gas": [item.gas for item in replacements],
+        "purpose": [item.purpose.value for item in replacements],
+        "command": [item.command_id for item in replacements],
     }
     return {row.nonce for row in fetch_all(conn, "attempts", "store_replacements", parameters)}
 
@@ -233,9 +241,3 @@ def request_bodies(
         Subject(Kind(row.kind), row.request_id): (ReqType(row.req_type) if row.req_type else None, row.body)
         for row in fetch_all(conn, "attempts", "request_bodies", parameters)
     }
-
-
-def finalize_slots(conn: Connection[Any], signer_id: int, finalized: int) -> int:
-    """Close mined slots below the finalized account nonce for ever; how many."""
-    row = fetch_one(conn, "attempts", "finalize_slots", {"signer": signer_id, "finalized": finalized})
-    return int(row.slots) if row else 0

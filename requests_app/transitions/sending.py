@@ -15,8 +15,10 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.metrics import observe_status
 from requests_app.models.reviews import ReasonCode
+from requests_app.models.signing import SlotState
 from requests_app.states import TRANSITIONS, Actor, Kind, Status, Verb, sources
 from requests_app.store import attempts as store
+from requests_app.store import nonces as nonces_store
 from requests_app.store import signing
 from requests_app.store.queue import SEND, Receipt, Subject
 from requests_app.store.session import fetch_all, fetch_one
@@ -201,6 +203,29 @@ def _left(verb: Verb, rows: Sequence[Any]) -> list[Subject]:
     for row in rows:
         observe_status(Kind(row.kind), source, row.spent_seconds)
     return [Subject(Kind(row.kind), row.id) for row in rows]
+
+
+def close_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], epoch: int) -> list[nonces_store.Closed]:
+    """Mined slots that hold for ever: final, or dead when their nonce was spent on nothing. A fact: not fenced.
+
+    Rows whose reviewer asked for that (the no-op carries the command) end as failure in the same transaction; those whose
+    nonce the system filled go on waiting for a person.
+    """
+    with conn.transaction():
+        closed = nonces_store.finalize_slots(conn, signer_id, nonces)
+        asked = [one.subject for one in closed if one.command_id is not None and one.state is SlotState.DEAD]
+        for kind in Kind:
+            changes = [
+                generic.Change(subject.id, label="internal_server_error", detail="canceled by an operator")
+                for subject in asked
+                if subject.kind is kind
+            ]
+            ended = [row.id for row in generic.apply(conn, Verb.REJECT, kind, changes, Actor.OPERATOR, epoch=epoch)]
+            if ended:
+                generic.close_reviews(conn, kind, ended, Verb.REJECT.value)
+        crash_point("before_close_slots_commit")
+    crash_point("after_close_slots_commit")
+    return closed
 
 
 def _claim(

@@ -15,7 +15,7 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
 from requests_app.states import Kind, Status, Verb
 from requests_app.store import attempts as store
-from requests_app.store import signing
+from requests_app.store import nonces, signing
 from requests_app.store.queue import READY, SEND
 from requests_app.store.session import connect
 from requests_app.transitions import sending
@@ -396,8 +396,10 @@ def test_receipts_settle_slots_and_vanish_again_with_their_block(conn, fence, si
     assert [slot[3] for slot in slots(conn)] == ["mined", "live", "live"]
     assert store.record_lookups(conn, signer.id, [store.Found(8, 1, None, None, None, False)]) == 1
     assert conn.execute(rows).fetchall()[1] == ("accepted", None, None)
-    assert store.finalize_slots(conn, signer.id, 9) == 1
-    assert store.finalize_slots(conn, signer.id, 9) == 0
+    due = nonces.slots_to_finalize(conn, signer.id, 9, 10)
+    assert [one.nonce for one in due] == [7]
+    assert len(nonces.finalize_slots(conn, signer.id, [7, 8])) == 1
+    assert nonces.finalize_slots(conn, signer.id, [7, 8]) == []
     assert conn.execute("SELECT state FROM tx_attempt WHERE nonce = 7").fetchone() == ("final",)
     bodies = store.request_bodies(conn, [p.held.subject for p in prepared])
     assert set(bodies) == {p.held.subject for p in prepared}

@@ -12,7 +12,7 @@ from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
 from tests.send.scenes import add_request, expire_leases
 from tests.waiting import wait_until
-from workers import broadcast, receipts, replace, settle
+from workers import broadcast, replace, settle, verdicts
 from workers.chain.hexdata import hex_data
 from workers.settle import SettleTurn
 
@@ -345,7 +345,7 @@ def test_bytes_refused_for_good_go_to_a_person_and_never_to_failure(conn, node, 
     turn.run(context)
     assert statuses(conn, subjects) == ["tx_in_flight", "needs_review", "tx_in_flight"]
     assert [row[1] for row in attempts(conn)] == ["accepted", "refused", "accepted"]
-    assert conn.execute("SELECT status, status_reason FROM signer").fetchone() == ("blocked", "refused_bytes")
+    assert conn.execute("SELECT status FROM signer").fetchone() == ("active",)
     assert conn.execute("SELECT reason_code, evidence ->> 'nonce' FROM review_case").fetchall() == [
         ("refused_after_signing", "1")
     ]
@@ -476,7 +476,7 @@ def test_a_consumed_nonce_without_our_hash_waits_a_minute_and_for_finality(conn,
         (True, 60.0, "tx_in_flight"),
         (True, 0.0, "needs_review"),
     ):
-        monkeypatch.setattr(receipts, "MISSING_SECONDS", seconds)
+        monkeypatch.setattr(verdicts, "MISSING_SECONDS", seconds)
         if finalized:
             node.finalize()
         age(conn)
@@ -571,11 +571,11 @@ def test_underpriced_bytes_are_offered_again_at_the_same_nonce_for_more(conn, no
     assert conn.execute("SELECT state, winner_hash FROM nonce_slot").fetchone() == ("mined", parse(node.raws[1]).hash)
 
 
-def test_only_the_lowest_stuck_nonce_is_replaced_and_only_when_the_market_moved(conn, node, start, monkeypatch):
+def test_only_the_lowest_stuck_nonce_is_replaced_and_only_when_the_market_moved(conn, node, start, settings):
     requests(conn, 3)
     turn, context = SettleTurn(), start()
     turn.run(context)
-    monkeypatch.setattr(replace, "STUCK_SECONDS", 0.0)
+    settings.STUCK_SECONDS = 0.0
     (lane,) = turn._pool._lanes.values()
 
     def look():

@@ -35,7 +35,7 @@ class GatewayClient(ChainClient):
     def __init__(self, endpoints: Endpoints, gateway: GatewayConfig) -> None:
         super().__init__(endpoints)
         self.config = gateway
-        self._fees = FeeCache(endpoints)
+        self._fees = FeeCache(endpoints, gateway.fee_ceiling)
 
     @property
     def contracts(self) -> tuple[bytes, bytes]:

@@ -1,0 +1,89 @@
+"""Ends of nonce slots: filled with nothing, final, opened again, proven dead (reference queue_settle 4.3, 4.6, 4.7).
+
+What the chain shows is a fact and not fenced; burying a slot is a decision and carries the signer's fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from psycopg import Connection
+
+from requests_app.models.signing import SlotState
+from requests_app.states import Kind
+from requests_app.store.queue import Subject
+from requests_app.store.session import fetch_all, run
+from requests_app.store.signing import Fence
+
+
+class Unfilled(NamedTuple):
+    """An open nonce that nothing of ours can take. Fees (wei a gas) are its last attempt's, `fills` its no-ops so far."""
+
+    nonce: int
+    seq: int
+    max_fee: int
+    max_priority: int
+    subject: Subject
+    fills: int
+
+
+class Mined(NamedTuple):
+    """A mined slot and the block in which its winner was seen."""
+
+    nonce: int
+    block: int
+    block_hash: bytes
+
+
+class Closed(NamedTuple):
+    """A slot that is over for ever: final, or dead when its nonce was spent on nothing (by `command_id`, if a person asked)."""
+
+    nonce: int
+    state: SlotState
+    subject: Subject
+    command_id: str | None
+
+
+def attempts_to_fill(conn: Connection[Any], signer_id: int, limit: int) -> list[Unfilled]:
+    """Open nonces whose every attempt is refused for good, lowest first."""
+    rows = fetch_all(conn, "attempts", "attempts_to_fill", {"signer": signer_id, "limit": limit})
+    return [
+        Unfilled(
+            row.nonce,
+            row.seq,
+            int(row.max_fee),
+            int(row.max_priority),
+            Subject(Kind(row.kind), row.subject_id),
+            row.fills,
+        )
+        for row in rows
+    ]
+
+
+def slots_to_finalize(conn: Connection[Any], signer_id: int, finalized: int, limit: int) -> list[Mined]:
+    """Mined slots below the finalized account nonce whose block is known, lowest first."""
+    parameters = {"signer": signer_id, "finalized": finalized, "limit": limit}
+    rows = fetch_all(conn, "attempts", "slots_to_finalize", parameters)
+    return [Mined(row.nonce, row.block_number, bytes(row.block_hash)) for row in rows if row.block_hash is not None]
+
+
+def finalize_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int]) -> list[Closed]:
+    """Close these mined slots for ever: those that were still mined."""
+    rows = fetch_all(conn, "attempts", "finalize_slots", {"signer": signer_id, "nonces": list(nonces)})
+    return [
+        Closed(row.nonce, SlotState(row.state), Subject(Kind(row.kind), row.subject_id), row.command_id) for row in rows
+    ]
+
+
+def reopen_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int]) -> int:
+    """Look again for slots whose block is not the chain's any more: how many."""
+    return run(conn, "attempts", "reopen_slots", {"signer": signer_id, "nonces": list(nonces)}) if nonces else 0
+
+
+def bury_slots(conn: Connection[Any], fence: Fence, signer_id: int, nonces: Sequence[int]) -> set[int]:
+    """Mark open slots as proven dead (rule R5), under the signer's lease: the nonces where that happened."""
+    if not nonces:
+        return set()
+    parameters = {**fence._asdict(), "signer": signer_id, "nonces": list(nonces)}
+    return {row.nonce for row in fetch_all(conn, "attempts", "bury_slots", parameters)}
