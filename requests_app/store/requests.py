@@ -24,7 +24,7 @@ _SHARES = """,
                     UNION ALL
                     SELECT share_index, share, kms_signature, extra_data, position FROM user_decrypt_share
                      WHERE gw_reference_id = r.gw_reference_id AND NOT EXISTS (SELECT 1 FROM kept_share WHERE request_id = r.id)) x
-                   ORDER BY x.position LIMIT r.resolved_threshold) s)
+                   ORDER BY x.position LIMIT CASE WHEN %(spare)s THEN NULL ELSE r.resolved_threshold END) s)
        END AS shares"""
 
 

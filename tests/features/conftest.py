@@ -9,6 +9,7 @@ import pytest
 from requests_app.api.auth import forget_keys
 from requests_app.runtime import forget
 from requests_app.store.session import web_connection
+from tests.api.conftest import _chains, alice, api, bob, committed, conn  # noqa: F401 - fixtures
 
 
 @pytest.fixture(autouse=True)
