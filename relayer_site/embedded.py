@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import warnings
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import psycopg
@@ -83,7 +85,7 @@ class EmbeddedPostgres:
 
     def url(self, database: str = DATABASE) -> str:
         """The libpq address of one database of this server."""
-        return f"postgresql://{USER}@/{database}?host={self.socket_directory}"
+        return f"postgresql://{USER}@/{database}?host={quote(str(self.socket_directory), safe='/')}"
 
     def ensure(self) -> None:
         """Have the server running and usable, hold it until this process ends. Cheap when it already runs.
@@ -169,7 +171,8 @@ class EmbeddedPostgres:
         if socket_directory != self.data:
             socket_directory.mkdir(exist_ok=True)
             socket_directory.chmod(0o777)
-        options = f"-h '' -k {socket_directory} " + os.environ.get("RELAYER_PG_OPTIONS", "")
+        # pg_ctl hands these to a shell: a checkout may lie in a directory whose name has a space.
+        options = f"-h '' -k {shlex.quote(str(socket_directory))} " + os.environ.get("RELAYER_PG_OPTIONS", "")
         log = str(self.data / "server.log")
         arguments = ("-w", "-t", str(START_SECONDS), "-D", str(self.data), "-l", log, "-o", options, "start")
         # A killed postmaster's backends need a moment to notice; until then the new server refuses the old shared memory.

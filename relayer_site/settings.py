@@ -136,7 +136,7 @@ def _database() -> dict[str, Any]:
     options = {**given, "application_name": f"relayer-{RELAYER_ROLE}", "connect_timeout": 5}
     options.update(keepalives_idle=5, keepalives_interval=2, keepalives_count=3)
     if limits:
-        options["options"] = limits
+        options["options"] = f"{given.get('options', '')} {limits}".strip()
     if RELAYER_ROLE == "web":
         # Only the web role pools: under a q2 cluster the pool's sockets would be shared by forked processes.
         options["pool"] = {"min_size": 2, "max_size": env.number("WEB_POOL_SIZE", 20), "timeout": 5, "max_idle": 300}

@@ -41,12 +41,16 @@ _TIMEOUTS: dict[Role, dict[str, str]] = {
 def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]:
     """A new autocommit connection to the default database with the role's timeouts.
 
+    What DATABASE_URL says beside the address (sslmode, sslrootcert, ...) holds here as it does for Django's own connections.
     Dead peers are noticed by TCP keepalives within about 6 s. Raises psycopg.OperationalError when unreachable.
     """
     target = settings.DATABASES["default"]
     connections["default"].get_connection_params()  # starts the embedded server when that is the database
-    options = " ".join(f"-c {key}={value}" for key, value in {**_TIMEOUTS[role], "jit": "off"}.items())
+    given = {key: value for key, value in target.get("OPTIONS", {}).items() if key != "pool"}
+    limits = (f"-c {key}={value}" for key, value in {**_TIMEOUTS[role], "jit": "off"}.items())
+    options = " ".join([given.get("options", ""), *limits]).strip()  # of two values of a limit the later one holds
     parameters: dict[str, Any] = {
+        **given,
         "dbname": connections["default"].settings_dict["NAME"],
         "user": target.get("USER") or None,
         "password": target.get("PASSWORD") or None,

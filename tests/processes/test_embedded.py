@@ -22,7 +22,8 @@ def var() -> Iterator[Path]:
 
     Not pytest's: as root the server runs as another user, and every pytest that starts on this machine closes those directories to others.
     """
-    with tempfile.TemporaryDirectory(prefix="relayer-embedded-") as directory:
+    # The space: a checkout may lie anywhere, and pg_ctl hands its options to a shell.
+    with tempfile.TemporaryDirectory(prefix="relayer embedded ") as directory:
         yield Path(directory)
 
 

@@ -1,0 +1,37 @@
+"""A worker's connection is made as DATABASE_URL says, not only to where it says."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from django.db import connections
+
+from requests_app.store.session import connect
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def options(settings):
+    """The OPTIONS of the default database, put back afterwards."""
+    given = settings.DATABASES["default"]["OPTIONS"]
+    before = dict(given)
+    yield given
+    given.clear()
+    given.update(before)
+
+
+def test_transport_security_of_the_url_binds_workers_too(options):
+    """sslmode=verify-full used to be dropped: workers would have sent their password to anybody in plain text."""
+    if not connections["default"].settings_dict["HOST"].startswith("/"):
+        pytest.skip("over TCP a server may well refuse or grant TLS")
+    options["channel_binding"] = "require"  # unlike sslmode it is not ignored on a local socket
+    with pytest.raises(psycopg.OperationalError, match="channel binding"):
+        connect("worker")
+
+
+def test_session_options_of_the_url_hold_beside_the_limits_of_the_role(options):
+    options["options"] = f"{options.get('options', '')} -c search_path=elsewhere,public -c statement_timeout=1s"
+    with connect("worker") as conn:
+        found = [conn.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "statement_timeout", "jit")]
+    assert found == ["elsewhere,public", "10s", "off"]
