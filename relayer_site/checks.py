@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -60,7 +61,7 @@ def values(app_configs: Apps, **options: Any) -> list[CheckMessage]:
         found.append(Error(f"API_AUTH is {settings.API_AUTH!r}; it may be required or optional.", id="relayer.E007"))
     for name in dir(settings):
         value = getattr(settings, name) if name.endswith("_SECONDS") and not name.startswith("SECURE_") else 1
-        if not isinstance(value, int | float) or value <= 0:
+        if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
             found.append(Error(f"{name} must be a positive number of seconds, not {value!r}.", id="relayer.E008"))
     return found
 
