@@ -23,6 +23,7 @@ help:
 	@echo "make up            run everything until Ctrl-C"
 	@echo "make test          all tests (TESTS=path to choose); make test-full adds the long runs"
 	@echo "make test-browser  browser tests of the admin (installs Debian's chromium)"
+	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
 	@echo "make reset         forget the database, the devnet and everything else under var/"
 
@@ -54,6 +55,12 @@ test-full: install-dev
 test-browser: install-dev
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
 	@$(BIN)/python -m pytest $(TESTS) -m browser
+
+# schemathesis (its own environment under var/fuzz) over the OpenAPI document, against a stack with devnet; a short run is part of `make test`.
+FUZZ_SECONDS ?= 300
+.PHONY: fuzz
+fuzz: install-dev
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/wire/test_fuzz.py -s -q
 
 # Every page of the desk, of the stack that `make up` or `make demo` runs: wide, dark, narrow.
 .PHONY: screenshots

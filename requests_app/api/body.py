@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from django.http import HttpRequest
 
@@ -10,6 +10,10 @@ from requests_app.api.labels import REQUEST_ERROR_TEXT, Label
 from requests_app.api.refusals import Refused
 
 LIMIT: Final = 2 * 1024 * 1024
+# What is read and thrown away of a body that was refused, in pieces. A server that answers and closes before the client has sent
+# everything makes the client see a broken connection instead of the answer.
+DRAIN_LIMIT: Final = 8 * LIMIT
+PIECE: Final = 64 * 1024
 
 
 def read_body(request: HttpRequest) -> bytes:
@@ -19,16 +23,29 @@ def read_body(request: HttpRequest) -> bytes:
     if declared.isdecimal() and (len(declared) > 10 or int(declared) > LIMIT):
         raise unreadable()
     try:
-        if not declared and "chunked" in meta.get("HTTP_TRANSFER_ENCODING", "").lower():
-            # Django takes a missing length for an empty body; the server has undone the chunks and marks the end.
-            raw = meta["wsgi.input"].read(LIMIT + 1)
-        else:
-            raw = request.read(LIMIT + 1)
+        raw = _source(request).read(LIMIT + 1)
     except OSError:
         raise unreadable() from None
     if len(raw) > LIMIT:
         raise unreadable()
     return bytes(raw)
+
+
+def drain(request: HttpRequest) -> None:
+    """Read what is left of the body, up to DRAIN_LIMIT, so that the answer reaches a client that is still sending."""
+    source, left = _source(request), DRAIN_LIMIT
+    try:
+        while left > 0 and (piece := source.read(min(left, PIECE))):
+            left -= len(piece)
+    except OSError:
+        return  # the client is gone
+
+
+def _source(request: HttpRequest) -> Any:
+    """Where the body comes from. Django takes a missing length for an empty body; the server has undone the chunks."""
+    meta = request.META
+    chunked = "chunked" in meta.get("HTTP_TRANSFER_ENCODING", "").lower()
+    return meta["wsgi.input"] if chunked and not meta.get("CONTENT_LENGTH") else request
 
 
 def unreadable() -> Refused:

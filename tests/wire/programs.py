@@ -1,0 +1,76 @@
+"""The published clients, installed once, and the node programs of tests/sdk that drive them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.stack.harness import ROOT
+from workers.devnet.toolchain import find_node, install_packages
+
+SDK = ROOT / "tests" / "sdk"
+Line = dict[str, Any]
+
+
+def relayer_sdk(tools: Path) -> Path:
+    """Where @zama-fhe/relayer-sdk 0.4.3 is installed."""
+    return _installed(tools / "relayer-sdk-0.4.3", SDK, "@zama-fhe/relayer-sdk")
+
+
+def fhevm_sdk(tools: Path) -> Path:
+    """Where @fhevm/sdk 1.0.0-alpha.5 is installed."""
+    return _installed(tools / "fhevm-sdk-1.0.0-alpha.5", SDK / "fhevm", "@fhevm/sdk")
+
+
+def _installed(home: Path, source: Path, package: str) -> Path:
+    if not (home / "node_modules" / package).is_dir():
+        home.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(source / name, home)
+        install_packages(find_node(), home)
+    return home
+
+
+@contextmanager
+def lines_of(
+    program: str, settings: Mapping[str, Any], directory: Path, hooked: bool = True
+) -> Iterator[Iterator[Line]]:
+    """The JSON lines that a program prints, as it prints them. Its end must be a good one."""
+    path = directory / f"{Path(program).name}.json"
+    path.write_text(json.dumps(settings))
+    hook = ("--import", str(SDK / "register.mjs")) if hooked else ()
+    line = [str(find_node().node), *hook, str(SDK / program), str(path)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            yield (json.loads(text) for text in process.stdout)
+            errors = process.stderr.read()
+            assert process.wait(60) == 0, errors
+        finally:
+            process.kill()
+
+
+def run(program: str, settings: Mapping[str, Any], directory: Path, hooked: bool = True) -> list[Line]:
+    """All lines of a program."""
+    with lines_of(program, settings, directory, hooked) as lines:
+        return list(lines)
+
+
+def ends(lines: Sequence[Line]) -> dict[str, Line]:
+    """How each case of exchanges.mjs ended."""
+    return {line["case"]: line for line in lines if "end" in line}
+
+
+def events(lines: Sequence[Line], case: str) -> list[tuple[str, str | None, int | None]]:
+    """The progress events of a case: type, method, status."""
+    return [
+        (line["event"][0], line["event"][1], line["event"][2])
+        for line in lines
+        if line.get("case") == case and "event" in line
+    ]
