@@ -1,0 +1,29 @@
+"""A database with an empty log. Cleaned by hand: a flush of every table would cost more than most tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from requests_app.store.session import connect
+from tests.envelopes import scene
+
+
+@pytest.fixture
+def log(db: None) -> Iterator[psycopg.Connection]:
+    """A worker connection; chain originator 11 exists, its bands do not."""
+    with connect("worker") as conn:
+        scene.empty(conn)
+        scene.chain(conn)
+        yield conn
+    with connect("worker") as conn:
+        scene.empty(conn)
+
+
+@pytest.fixture
+def twin(log: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    """A second connection."""
+    with connect("worker") as conn:
+        yield conn

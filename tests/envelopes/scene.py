@@ -1,0 +1,98 @@
+"""Originators, accounts and envelopes for the tests of the log. Bands of the test originators are 2**20 positions wide."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any
+
+import psycopg
+
+from requests_app.prices import Prices
+from requests_app.store import envelopes, publish
+from requests_app.store.appending import Item
+
+Connection = psycopg.Connection[Any]
+WIDTH = 1 << 20
+CHAIN, OTHER, PUBLISHER = 11, 12, 100
+PRICE = Prices(base=10, by_kind={2: 1000}, congestion_target=1_000_000)
+TABLES = (
+    "client_account, exec_lease, envelope_source, chain_cursor, consumer_cursor, envelope_band, envelope_conflict, "
+    "dead_envelope, envelope_meta, envelope_blob, usage_unsettled, usage_settled, originator_congestion, publisher_head, "
+    "staged_envelope, published_envelope, envelope_miss, cursor_key, user_decrypt_req, public_decrypt_req, input_proof_req, "
+    "request_client, request_payload, req_transition, gateway_ref, user_decrypt_share, nonce_slot, tx_attempt, signer, queue_job"
+)
+LEAVES = """SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+             WHERE i.inhparent IN ('envelope_meta'::regclass, 'envelope_blob'::regclass)"""
+_serial = itertools.count(1)
+
+
+def empty(conn: Connection) -> None:
+    """An empty log without partitions."""
+    conn.execute(f"TRUNCATE {TABLES} CASCADE")
+    for (name,) in conn.execute(LEAVES).fetchall():
+        conn.execute(f'DROP TABLE "{name}"')
+    for (name,) in conn.execute("SELECT relname FROM pg_class WHERE relkind IN ('r','p') AND relname ~ '^envelope_(meta|blob)_s'").fetchall():
+        conn.execute(f'DROP TABLE "{name}"')
+
+
+def chain(conn: Connection, source: int = CHAIN, *, band_blocks: int = 1) -> None:
+    """A chain originator that starts at block 1, its listener's lease held by this test."""
+    conn.execute(
+        "INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES (%s, 'test', 1, 'infinity')",
+        (f"listener:{source}",),
+    )
+    envelopes.add_source(
+        conn, source, name=f"chain-{source}", chain_id=source, start_block=1, band_blocks=band_blocks, reorg_depth=2
+    )
+
+
+def publisher(conn: Connection) -> None:
+    """The local publisher with its first band."""
+    publish.open_publisher(conn, PUBLISHER)
+    envelopes.ensure_band(conn, PUBLISHER, 1)
+
+
+def account(conn: Connection, name: str = "payer") -> int:
+    """An active account."""
+    row = conn.execute(
+        "INSERT INTO client_account (name, status) VALUES (%s, 'active') RETURNING id", (f"{name}-{next(_serial)}",)
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def item(position: int, payer: int | None = None, *, kind: int = 1, payload: bytes = b"x", ref: bytes = b"t", **more: Any) -> Item:
+    """An envelope at a position."""
+    return Item(position, kind, payload, ref=ref, payer=payer, **more)
+
+
+def stage(conn: Connection, client: int, payload: bytes = b"p", topic: bytes = b"topic", expires: Any = None) -> int:
+    """A staged publication."""
+    found = publish.stage(conn, uuid.uuid4(), client, topic, payload, expires)
+    assert found is not None
+    return found
+
+
+def stored(conn: Connection, source: int = CHAIN) -> list[int]:
+    """The positions of an originator."""
+    return [row[0] for row in conn.execute("SELECT position FROM envelope_meta WHERE source_id=%s ORDER BY 1", (source,))]
+
+
+def usage(conn: Connection) -> list[tuple[int, int, int, int]]:
+    """(payer, originator, spend, messages), minutes added up."""
+    return conn.execute(
+        "SELECT payer, source_id, sum(spend)::bigint, sum(messages)::bigint FROM usage_unsettled GROUP BY 1, 2 ORDER BY 1, 2"
+    ).fetchall()
+
+
+def congestion(conn: Connection, source: int = CHAIN) -> int:
+    """Messages counted of an originator."""
+    row = conn.execute("SELECT coalesce(sum(messages), 0)::bigint FROM originator_congestion WHERE source_id=%s", (source,)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def misses(conn: Connection) -> dict[int, int]:
+    """Missing bands met, by originator."""
+    return dict(conn.execute("SELECT source_id, misses FROM envelope_miss").fetchall())
