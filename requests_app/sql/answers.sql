@@ -157,11 +157,17 @@ UPDATE user_decrypt_req r SET gw_consensus_tx_hash = old.tx_hash
    AND CASE WHEN old.status IN ('receipt_received', 'completed') THEN true ELSE false END;
 
 -- name: unresolved_thresholds
--- References of ours with shares but no threshold, with the extra data of one share each (index gateway_ref_unresolved).
+-- References of ours with shares but no threshold, whose request still waits (index gateway_ref_unresolved), each with the
+-- extra data of one share: one that names a context, or none (versions 0, 1 and 2), before one of a shape that nobody knows.
 SELECT g.gw_reference_id AS ref, s.extra_data
-  FROM gateway_ref g CROSS JOIN LATERAL (
-    SELECT x.extra_data FROM user_decrypt_share x WHERE x.gw_reference_id = g.gw_reference_id ORDER BY x.share_index LIMIT 1) s
- WHERE g.request_id IS NOT NULL AND g.threshold IS NULL AND g.n > 0
+  FROM gateway_ref g
+  JOIN user_decrypt_req r ON r.id = g.request_id
+   AND CASE WHEN r.status IN ('tx_in_flight', 'receipt_received', 'needs_review') THEN true ELSE false END
+ CROSS JOIN LATERAL (
+    SELECT x.extra_data FROM user_decrypt_share x WHERE x.gw_reference_id = g.gw_reference_id
+     ORDER BY CASE WHEN length(x.extra_data) = 0 THEN 0 WHEN get_byte(x.extra_data, 0) = 0 THEN 0
+                   WHEN get_byte(x.extra_data, 0) <= 2 AND length(x.extra_data) >= 33 THEN 0 ELSE 1 END, x.share_index LIMIT 1) s
+ WHERE g.request_id IS NOT NULL AND g.threshold IS NULL AND g.n > 0 AND g.kind = 1
  ORDER BY g.first_at LIMIT %(limit)s;
 
 -- name: set_thresholds
