@@ -222,6 +222,7 @@ LONG_POLL_PLACES = env.number("LONG_POLL_PLACES", 24)
 V2_SIGNATURE_CHECK = env.flag("V2_SIGNATURE_CHECK", True)
 V3_SIGNATURE_CHECK = env.flag("V3_SIGNATURE_CHECK", True)
 SIGNATURE_VERIFIER = env.text("SIGNATURE_VERIFIER", "workers.chain.precheck.Verifier")
+CHAIN_PROBER = env.text("CHAIN_PROBER", "workers.chain.probe.Prober")
 ERC1271_GAS_LIMIT = env.number("ERC1271_GAS_LIMIT", 100_000)
 
 # First values of runtime settings (requests_app/runtime.py): the database and `relayer_setting` win.

@@ -1,7 +1,7 @@
 """The state of the whole system in one value, read at most every two seconds a process.
 
 The first page, /metrics and relayer_status read it from here, so ten open browsers and two scrapers cost the database
-what one does. Counts of finished rows scan them and are renewed once a minute only.
+what one does. Ended rows are not counted but read from the figures that a sweep duty keeps (design 5.6.4).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Generic, TypeVar
 
 from requests_app.states import Kind, Status
 from requests_app.store import overview as store
+from requests_app.store.figures import EndedRows, ended_ever
 from requests_app.store.session import web_connection
 
 FRESH_SECONDS = 2.0
-FINAL_FRESH_SECONDS = 60.0
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class Overview:
     """One consistent enough picture: each part is one statement, all within a few milliseconds."""
 
     live: list[store.LiveRequests]
-    final: list[store.FinalRequests]
+    final: list[EndedRows]
     queues: list[store.QueueDepth]
     leases: list[store.Lease]
     listeners: list[store.Listener]
@@ -69,9 +69,9 @@ class Overview:
     taken_at: datetime
 
     def counts(self) -> dict[Kind, dict[Status, int]]:
-        """Rows by kind and state; states without rows are 0."""
+        """Rows by kind and state; states without rows are 0. Ended ones: since the figures began, some 20 s late."""
         table = {kind: dict.fromkeys(Status, 0) for kind in Kind}
-        rows: list[store.LiveRequests | store.FinalRequests] = [*self.live, *self.final]
+        rows: list[store.LiveRequests | EndedRows] = [*self.live, *self.final]
         for row in rows:
             table[Kind(row.kind)][Status(row.status)] = row.rows
         return table
@@ -88,18 +88,11 @@ class Overview:
         return sum(row.rows for row in self.reviews)
 
 
-def _read_final() -> list[store.FinalRequests]:
-    return store.final_requests(web_connection())
-
-
-_final = Cached(_read_final, FINAL_FRESH_SECONDS)
-
-
 def _read() -> Overview:
     conn = web_connection()
     return Overview(
         live=store.live_requests(conn),
-        final=_final.get(),
+        final=ended_ever(conn),
         queues=store.queue_depths(conn),
         leases=store.leases(conn),
         listeners=store.listeners(conn),
@@ -124,4 +117,3 @@ def overview() -> Overview:
 def forget() -> None:
     """Drop everything cached, so that the next reader asks the database."""
     _overview.clear()
-    _final.clear()

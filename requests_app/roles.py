@@ -20,12 +20,13 @@ DECISIONS: Final = {
     "decide_review": ("reviewcase", "Can decide review cases that one person may decide"),
     "approve_review": ("reviewcase", "Can confirm, as the second person, decisions that need two"),
     "pause_signer": ("signer", "Can pause and resume signers"),
+    "manage_clients": ("account", "Can make, disable and enable clients, and issue and revoke their keys"),
     "change_runtime": ("runtimesetting", "Can change runtime settings"),
 }
 GRANTS: Final = {
     VIEWER: frozenset[str](),
-    OPERATOR: frozenset({"decide_review", "pause_signer", "change_runtime"}),
-    APPROVER: frozenset({"decide_review", "approve_review", "pause_signer", "change_runtime"}),
+    OPERATOR: frozenset({"decide_review", "pause_signer", "manage_clients", "change_runtime"}),
+    APPROVER: frozenset({"decide_review", "approve_review", "pause_signer", "manage_clients", "change_runtime"}),
 }
 
 

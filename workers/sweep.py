@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from workers.duties import bands, bands_retire, deadlines, jobs, keys, reorgs, retention, thresholds
+from workers.duties import bands, bands_retire, deadlines, figures, jobs, keys, reorgs, retention, thresholds
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -65,5 +65,6 @@ def duties() -> list[DutyTurn]:
         DutyTurn("reorgs", reorgs.INTERVAL, reorgs.run),
         DutyTurn("bands", bands.INTERVAL, bands.run),
         DutyTurn("bands_retire", bands_retire.INTERVAL, bands_retire.run),
+        DutyTurn("figures", figures.INTERVAL, figures.run),
         DutyTurn("retention", retention.INTERVAL, retention.run),
     ]

@@ -9,13 +9,16 @@ from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group, User
-from django.http import HttpRequest
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from unfold.admin import ModelAdmin
 from unfold.decorators import display
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from requests_app.admin import cells
-from requests_app.admin.base import RecordAdmin
+from requests_app.admin.base import ExtraPages, RecordAdmin
+from requests_app.admin.client_deeds import carry_out, create, creation_form, deed_sections, may_manage, never_cached
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.models import Account, ApiKey, RequestClient
 
@@ -26,14 +29,41 @@ def key_state(key: ApiKey) -> Any:
 
 
 @admin.register(Account)
-class AccountAdmin(RecordAdmin):
-    """Clients of the relayer. Made, disabled and given keys by `manage.py relayer_account`."""
+class AccountAdmin(ExtraPages, RecordAdmin):
+    """Clients of the relayer and what may be done with them: see `client_deeds`. `manage.py relayer_account` does the same."""
 
     list_display = ("name", "state", "created")
     list_filter = ("status",)
     search_fields = ("=name",)
     search_help_text = "Name (exact)"
     ordering = ("-id",)
+    extra_pages = (("create/", "relayer_account_create", "create_view"),)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The list, with the way to a new client for those who may make one."""
+        links = [("New client", reverse("admin:relayer_account_create"), False)] if may_manage(request) else []
+        return super().changelist_view(request, {**(extra_context or {}), "list_links": links})  # type: ignore[no-any-return]
+
+    def create_view(self, request: HttpRequest) -> HttpResponse:
+        """A form for a new client; after the POST its first key, this once."""
+        if not may_manage(request):
+            raise PermissionDenied
+        sections: list[Section] = [creation_form(request)]
+        if request.method == "POST":
+            made = create(request, self)
+            sections = made or sections
+        links = [("All clients", reverse("admin:requests_app_account_changelist"))]
+        return never_cached(self.render_page(request, "New client", {"sections": sections, "links": links}))
+
+    def act(self, request: HttpRequest, obj: Any) -> HttpResponse | None:
+        """Disable, enable, issue, rotate, revoke. A new key is on the answer itself and nowhere else."""
+        if not may_manage(request):
+            raise PermissionDenied
+        secret = carry_out(request, self, obj)
+        if secret is None:
+            return HttpResponseRedirect(self.page_url(obj))
+        context = {"sections": [secret, *self.sections(request, obj)], "links": self.links(request, obj)}
+        return never_cached(self.render_page(request, self.page_title(obj), context))
 
     @display(description="Status")
     def state(self, obj: Account) -> Any:
@@ -46,8 +76,8 @@ class AccountAdmin(RecordAdmin):
         return cells.short_moment(obj.created_at)
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
-        """The account, its keys, its newest requests."""
-        keys = ApiKey.objects.filter(account=obj).order_by("-id")[:50]
+        """The account, what may be done with it, its keys, its newest requests, who did what."""
+        keys = list(ApiKey.objects.filter(account=obj).order_by("-id")[:50])
         views = RequestClient.objects.filter(client_id=obj.pk).order_by("-created_at")[:20]
         return [
             Facts(
@@ -83,6 +113,7 @@ class AccountAdmin(RecordAdmin):
                 ],
                 "It has not asked for anything.",
             ),
+            *deed_sections(request, obj, keys),
         ]
 
 

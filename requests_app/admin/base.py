@@ -40,6 +40,7 @@ class RecordAdmin(ModelAdmin):
     show_facets = ShowFacets.NEVER
     paginator = InfinitePaginator
     list_filter_sheet = False
+    list_before_template = "admin/relayer/list_links.html"
     ordering: tuple[str, ...] = ("-pk",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -62,6 +63,14 @@ class RecordAdmin(ModelAdmin):
         """Related pages, as (text, URL)."""
         return []
 
+    def act(self, request: HttpRequest, obj: Any) -> HttpResponse | None:
+        """Carry out a POSTed deed; None shows the page again. Pages without deeds ignore the POST."""
+        return None
+
+    def page_url(self, obj: Model) -> str:
+        """The address of one row's page."""
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=(obj.pk,))
+
     def page_title(self, obj: Any) -> str:
         """The heading of one row's page."""
         return f"{self.opts.verbose_name.capitalize()} {obj}"
@@ -76,6 +85,10 @@ class RecordAdmin(ModelAdmin):
         if obj is None:
             self.message_user(request, f"There is no {self.opts.verbose_name} {object_id}.", messages.WARNING)
             return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
+        if request.method == "POST":
+            answer = self.act(request, obj)
+            if answer is not None:
+                return answer
         context = {
             "sections": self.sections(request, obj),
             "links": self.links(request, obj),

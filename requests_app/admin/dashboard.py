@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from requests_app.admin import cells
+from requests_app.admin.charts import Span, chart_sections, chosen_span
 from requests_app.admin.explain import reason
 from requests_app.admin.page import Figure, Figures, Notice, Section, Table
 from requests_app.overview import Overview, overview
@@ -26,13 +27,14 @@ _TABLES: Final = {
 
 def context(request: HttpRequest, base: dict[str, Any]) -> dict[str, Any]:
     """The theme's hook for the first page: its frame plus our sections."""
-    return {**base, **overview_context(request), "title": "Overview", "overview_url": reverse("admin:relayer_overview")}
+    url = f"{reverse('admin:relayer_overview')}?span={chosen_span(request).key}"
+    return {**base, **overview_context(request), "title": "Overview", "overview_url": url}
 
 
 def overview_context(request: HttpRequest) -> dict[str, Any]:
     """The sections alone; also what the page fetches to renew itself."""
     now = overview()
-    return {"sections": sections(now), "taken_at": now.taken_at}
+    return {"sections": sections(now, chosen_span(request)), "taken_at": now.taken_at}
 
 
 def open_review_badge(request: HttpRequest) -> str:
@@ -41,13 +43,14 @@ def open_review_badge(request: HttpRequest) -> str:
     return str(count) if count else ""
 
 
-def sections(now: Overview) -> list[Section]:
+def sections(now: Overview, span: Span) -> list[Section]:
     """The whole first page, most urgent first."""
     return [
         health(now),
         figures(now),
-        states(now),
         reviews(now),
+        *chart_sections(span),
+        states(now),
         queues(now),
         signers(now),
         listeners(now),
@@ -139,8 +142,10 @@ def figures(now: Overview) -> Section:
             Figure(
                 "Jobs in queue", cells.number(jobs), "neutral", "", reverse("admin:requests_app_queuejob_changelist")
             ),
-            Figure("Completed", cells.number(done), "good", "kept by retention"),
-            Figure("Failed or timed out", cells.number(failed), "warn" if failed else "neutral", "kept by retention"),
+            Figure("Completed", cells.number(done), "good", "since the figures began"),
+            Figure(
+                "Failed or timed out", cells.number(failed), "warn" if failed else "neutral", "since the figures began"
+            ),
         ],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +60,19 @@ class Figures:
     template: str = field(default="admin/relayer/figures.html", init=False)
 
 
-Section = Facts | Table | Notice | Figures
+class Section(Protocol):
+    """Whatever names the template that draws it."""
+
+    @property
+    def template(self) -> str:
+        """Path of the template; it gets the section as `section`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Something that is shown this once."""
+
+    title: str
+    text: str
+    secret: str
+    template: str = field(default="admin/relayer/secret.html", init=False)

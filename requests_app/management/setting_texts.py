@@ -37,6 +37,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "V2_SIGNATURE_CHECK": "Check v2 signatures before anything is queued: a request whose signature is proven bad fails at once and blocks nobody",
         "V3_SIGNATURE_CHECK": "Check v3 signatures before the request is stored",
         "SIGNATURE_VERIFIER": "Class that asks wallet contracts (ERC-1271)",
+        "CHAIN_PROBER": "Class that asks every gateway endpoint on a reviewer's demand",
         "ERC1271_GAS_LIMIT": "Gas that a wallet contract may use for its answer",
     },
     "First values of runtime settings": {

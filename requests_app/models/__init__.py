@@ -17,6 +17,7 @@ from requests_app.models.envelopes import (
     EnvelopeSource,
     ReorgEvidence,
 )
+from requests_app.models.figures import FiguresUpTo, FinishedFigure
 from requests_app.models.jobs import QueueJob
 from requests_app.models.leases import ExecLease, WorkerBeat
 from requests_app.models.requests import (
@@ -64,6 +65,8 @@ __all__ = [
     "EnvelopeOrphan",
     "EnvelopeSource",
     "ExecLease",
+    "FiguresUpTo",
+    "FinishedFigure",
     "GatewayRef",
     "InputProofRequest",
     "KeptShare",

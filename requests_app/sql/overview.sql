@@ -1,5 +1,5 @@
 -- Read-only summaries for health, metrics, the admin's first page and relayer_status. One statement each, no locks.
--- Rows in a final state are counted apart (and cached longer): they grow without bound, the live ones do not.
+-- Ended rows are not counted here: they grow without bound (see figures.sql).
 
 -- name: live_requests
 SELECT kind, status, count(*) AS rows,
@@ -13,16 +13,6 @@ SELECT kind, status, count(*) AS rows,
         UNION ALL
         SELECT 3, status, state_entered_at, deadline_at FROM input_proof_req
          WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')) AS live
- GROUP BY kind, status
- ORDER BY kind, status;
-
--- name: final_requests
-SELECT kind, status, count(*) AS rows
-  FROM (SELECT 1 AS kind, status FROM user_decrypt_req WHERE status IN ('completed','timed_out','failure')
-        UNION ALL
-        SELECT 2, status FROM public_decrypt_req WHERE status IN ('completed','timed_out','failure')
-        UNION ALL
-        SELECT 3, status FROM input_proof_req WHERE status IN ('completed','timed_out','failure')) AS ended
  GROUP BY kind, status
  ORDER BY kind, status;
 

@@ -24,14 +24,6 @@ class LiveRequests(NamedTuple):
     overdue: int
 
 
-class FinalRequests(NamedTuple):
-    """Rows of one kind in one final state."""
-
-    kind: int
-    status: str
-    rows: int
-
-
 class QueueDepth(NamedTuple):
     """Jobs of one kind in one queue; `visible` may be claimed now, `leased` are being worked on."""
 
@@ -143,11 +135,6 @@ class DeadEnvelopes(NamedTuple):
 def live_requests(conn: psycopg.Connection[Any]) -> list[LiveRequests]:
     """Count the rows that still wait, with the age of the oldest in its state and how many are past their deadline."""
     return [LiveRequests(*row) for row in fetch_all(conn, "overview", "live_requests")]
-
-
-def final_requests(conn: psycopg.Connection[Any]) -> list[FinalRequests]:
-    """Count the finished rows. Scans them: callers cache the answer for a minute."""
-    return [FinalRequests(*row) for row in fetch_all(conn, "overview", "final_requests")]
 
 
 def queue_depths(conn: psycopg.Connection[Any]) -> list[QueueDepth]:

@@ -9,14 +9,17 @@ from django.contrib.auth.models import Group, User
 from django.test import Client
 
 from requests_app import overview
+from requests_app.admin import charts
 
 
 @pytest.fixture(autouse=True)
 def _fresh_overview() -> Iterator[None]:
     """No picture of an earlier test."""
     overview.forget()
+    charts.forget()
     yield
     overview.forget()
+    charts.forget()
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from typing import Any
 from requests_app import models
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import FINAL, INITIAL, Kind, ReqType, Status
+from requests_app.store.figures import count_ended
+from requests_app.store.session import web_connection
 from tests.desk.surroundings import HOSTILE, Surroundings
 
 _MODELS = {
@@ -81,6 +83,8 @@ class Scene(Surroundings):
                     continue
                 self.rows[kind, status] = [self.request(kind, status, index) for index in range(each)]
         self.moving_parts()
+        for kind in Kind:
+            count_ended(web_connection(), kind, 0.0, 10_000)
         return self
 
     def request(self, kind: Kind, status: Status, index: int = 0, body: dict[str, Any] | None = None) -> Any:

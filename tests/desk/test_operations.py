@@ -119,6 +119,7 @@ def test_the_database_check_reads_the_listeners() -> None:
         models.EnvelopeSource.objects.create(
             source_id=number, name=f"chain-{number}", chain_id=number, start_block=0, retain=timedelta(days=1)
         )
+        models.ChainCursor.objects.create(source_id=number, block=0)
     models.ExecLease.objects.create(
         resource="listener:2", instance="x", lease_until=datetime.now(UTC) + timedelta(seconds=60)
     )

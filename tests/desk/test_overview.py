@@ -87,7 +87,7 @@ def test_each_trouble_is_seen(change: Callable[[], object], words: str, scene: S
 def test_the_page_renews_itself_with_the_sections_alone(scene: Scene, as_role: Callable[[str], Client]) -> None:
     client = as_role("viewer")
     page = client.get("/admin/").content.decode()
-    assert f'hx-get="{reverse("admin:relayer_overview")}"' in page
+    assert f'hx-get="{reverse("admin:relayer_overview")}?span=1h"' in page
     fragment = client.get(reverse("admin:relayer_overview")).content.decode()
     assert "<html" not in fragment
     assert "Requests by kind and state" in fragment

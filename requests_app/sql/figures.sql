@@ -1,0 +1,58 @@
+-- Per-step figures of ended requests (design 5.6.4): written by the duty `figures`, read by the first page. Steps: a minute, a quarter of an
+-- hour, two hours, and 0 for "ever". A row is counted once: the mark moves in the transaction that counts it.
+
+-- name: open_mark
+INSERT INTO figures_up_to (kind, up_to) VALUES (%(kind)s, '-infinity') ON CONFLICT (kind) DO NOTHING;
+
+-- name: count_ended
+-- The next rows that ended before `now - settle`, oldest first (index <table>_retention), at most about `limit` of them: every
+-- row that ended at the very last moment is taken, so that the mark splits no moment. A row becomes visible later than it ends by the length
+-- of its transaction at most, which the time-outs of sessions keep below `settle`.
+WITH mark AS MATERIALIZED (
+  SELECT up_to FROM figures_up_to WHERE kind = %(kind)s FOR UPDATE
+), last AS MATERIALIZED (
+  SELECT max(moment) AS moment FROM (
+    SELECT r.completed_at AS moment FROM {table} r, mark
+     WHERE r.completed_at IS NOT NULL AND r.completed_at > mark.up_to
+       AND r.completed_at < clock_timestamp() - make_interval(secs => %(settle)s::float8)
+     ORDER BY r.completed_at LIMIT %(limit)s) AS next_ones
+), ended AS MATERIALIZED (
+  SELECT r.completed_at, r.status, coalesce(r.fail_label, '') AS label,
+         greatest(-20, least(100, floor(ln(greatest(extract(epoch FROM r.completed_at - r.created_at), 0.001)) / ln(1.25))))::smallint AS bucket
+    FROM {table} r, mark, last
+   WHERE r.completed_at IS NOT NULL AND r.completed_at > mark.up_to AND r.completed_at <= last.moment
+), grains AS (
+  SELECT g AS grain FROM unnest(%(grains)b::int[]) AS g
+), stepped AS (
+  SELECT g.grain,
+         CASE WHEN g.grain = 0 THEN 'epoch'::timestamptz
+              ELSE to_timestamp(floor(extract(epoch FROM e.completed_at) / g.grain) * g.grain) END AS at,
+         e.status, e.label, e.bucket, count(*) AS n
+    FROM ended e CROSS JOIN grains g
+   WHERE g.grain = 0 OR e.completed_at > clock_timestamp() - make_interval(secs => (g.grain * %(steps)s)::float8)
+   GROUP BY 1, 2, 3, 4, 5
+), written AS (
+  INSERT INTO finished_figure AS f (grain, at, kind, status, label, bucket, n)
+  SELECT grain, at, %(kind)s, status, label, bucket, n FROM stepped
+      ON CONFLICT (grain, at, kind, status, label, bucket) DO UPDATE SET n = f.n + excluded.n
+), moved AS (
+  UPDATE figures_up_to u SET up_to = last.moment FROM last WHERE u.kind = %(kind)s AND last.moment IS NOT NULL
+)
+SELECT count(*) AS rows FROM ended;
+
+-- name: forget_steps
+DELETE FROM finished_figure
+ WHERE (grain = 60 AND at < clock_timestamp() - make_interval(secs => 60.0 * %(steps)s))
+    OR (grain = 900 AND at < clock_timestamp() - make_interval(secs => 900.0 * %(steps)s))
+    OR (grain = 7200 AND at < clock_timestamp() - make_interval(secs => 7200.0 * %(steps)s));
+
+-- name: ended_ever
+SELECT kind, status, sum(n)::bigint AS rows FROM finished_figure WHERE grain = 0 GROUP BY kind, status ORDER BY kind, status;
+
+-- name: ended_since
+-- A chart's points: every step of one grain, by what became of the rows and how long they took.
+SELECT at, status, label, bucket, sum(n)::bigint AS n
+  FROM finished_figure
+ WHERE grain = %(grain)s AND at >= clock_timestamp() - make_interval(secs => %(seconds)s::float8)
+ GROUP BY at, status, label, bucket
+ ORDER BY at;

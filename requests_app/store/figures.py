@@ -1,0 +1,67 @@
+"""Figures of ended requests: counted once by the duty, read by the first page."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import psycopg
+
+from requests_app.states import Kind
+from requests_app.store.session import fetch_all, fetch_one, run
+
+Connection = psycopg.Connection[Any]
+MINUTE: Final = 60
+QUARTER: Final = 900
+TWO_HOURS: Final = 7200
+EVER: Final = 0
+GRAINS: Final = (EVER, MINUTE, QUARTER, TWO_HOURS)
+KEPT_STEPS: Final = 100
+GROWTH: Final = 1.25
+
+
+class EndedRows(NamedTuple):
+    """Rows of one kind that ever ended in one state."""
+
+    kind: int
+    status: str
+    rows: int
+
+
+class Ended(NamedTuple):
+    """Rows that ended alike in one step; they took GROWTH**bucket seconds, up to a quarter more."""
+
+    at: datetime
+    status: str
+    label: str
+    bucket: int
+    n: int
+
+
+def count_ended(conn: Connection, kind: Kind, settle_seconds: float, limit: int) -> int:
+    """Add the next ended rows of a kind to the figures; how many. The caller's transaction holds the duty's fence."""
+    run(conn, "figures", "open_mark", {"kind": kind.value})
+    parameters = {
+        "kind": kind.value,
+        "settle": settle_seconds,
+        "limit": limit,
+        "grains": list(GRAINS),
+        "steps": KEPT_STEPS,
+    }
+    row = fetch_one(conn, "figures", "count_ended", parameters, table=kind.table)
+    return int(row.rows) if row else 0
+
+
+def forget_steps(conn: Connection) -> int:
+    """Drop steps older than the charts show; how many figures left."""
+    return run(conn, "figures", "forget_steps", {"steps": KEPT_STEPS})
+
+
+def ended_ever(conn: Connection) -> list[EndedRows]:
+    """How many rows ended in each final state since the figures began."""
+    return [EndedRows(*row) for row in fetch_all(conn, "figures", "ended_ever")]
+
+
+def ended_since(conn: Connection, grain: int, seconds: float) -> list[Ended]:
+    """What ended in the last `seconds`, by steps of `grain` seconds."""
+    return [Ended(*row) for row in fetch_all(conn, "figures", "ended_since", {"grain": grain, "seconds": seconds})]

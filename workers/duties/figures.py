@@ -1,0 +1,31 @@
+"""The first page's figures of ended requests, written step by step so that nobody ever counts the big tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from requests_app.crash_points import crash_point
+from requests_app.errors import StaleEpoch
+from requests_app.states import Kind
+from requests_app.store import figures, leases
+from workers.leases import HeldLease
+from workers.shift import ShiftContext
+
+INTERVAL: Final = 5.0
+# Longer than any worker's transaction may last (statement 10 s, idle 5 s): what ended before is visible by then.
+SETTLE_SECONDS: Final = 15.0
+BATCH: Final = 20_000
+
+
+def run(context: ShiftContext, lease: HeldLease) -> int:
+    """Count what ended since the last run, at most BATCH rows a kind. Raises StaleEpoch when the duty went to somebody else."""
+    counted = 0
+    for kind in Kind:
+        with context.conn.transaction():
+            if not leases.fence(context.conn, lease.resource, lease.instance, lease.epoch):
+                raise StaleEpoch(lease.resource)
+            counted += figures.count_ended(context.conn, kind, SETTLE_SECONDS, BATCH)
+            crash_point("before_figures_commit")
+        crash_point("after_figures_commit")
+    figures.forget_steps(context.conn)
+    return counted if counted >= BATCH else 0
