@@ -117,6 +117,18 @@ class Applier:
 
         return retry_serialization(work)
 
+    def hold(self, conn: Connection[Any]) -> None:
+        """Keep the other appliers and reorganisations away until the caller's transaction ends."""
+        consumers.still_logged(conn, self._source, [])
+
+    def apply_answers(self, conn: Connection[Any], refs: Sequence[bytes]) -> Advanced:
+        """Apply the logged answers to references that were just bound by hand, in the caller's transaction. No network."""
+        standing = consumers.read_consumer(conn, self._source)
+        found = consumers.read_by_refs(conn, self._source, refs, 0, standing.position)
+        decoded, _ = self._reader.decode(one for one in found if one.kind not in REQUEST_KINDS)
+        facts = self._reader.facts(decoded)
+        return answers.advance(conn, facts, answers.absorb(conn, facts))
+
     def _claim(self, conn: Connection[Any], page: Sequence[Applicable], end: int) -> bool:
         """Apply a page and move the cursor to `end`; False when another applier was ahead."""
         decoded, bad = self._reader.decode(page)

@@ -31,6 +31,11 @@ from workers.thresholds import Thresholds
 
 REJECTED_DETAIL: Final = "Proof Rejected"
 _PROOF_KINDS: Final = frozenset({EventKind.PROOF_REQUESTED, EventKind.PROOF_VERIFIED, EventKind.PROOF_REJECTED})
+_REQUEST_EVENTS: Final[dict[int, Kind]] = {
+    EventKind.USER_DECRYPTION_REQUESTED: Kind.USER_DECRYPT,
+    EventKind.PUBLIC_DECRYPTION_REQUESTED: Kind.PUBLIC_DECRYPT,
+    EventKind.PROOF_REQUESTED: Kind.INPUT_PROOF,
+}
 _REQUESTS: Final[dict[type, Kind]] = {
     UserDecryptionRequested: Kind.USER_DECRYPT,
     PublicDecryptionRequested: Kind.PUBLIC_DECRYPT,
@@ -78,6 +83,11 @@ class Contracts:
 def contracts_of(settled: Config) -> Contracts:
     """The gateway contracts of the configuration."""
     return Contracts(settled.gateway.decryption, settled.gateway.input_verification)
+
+
+def kind_of_request(event_kind: int) -> Kind | None:
+    """The kind of request that an event of this kind announces; None for answers."""
+    return _REQUEST_EVENTS.get(event_kind)
 
 
 class Reader:

@@ -58,17 +58,17 @@ def replace(context: ShiftContext, lane: Lane) -> int:
     )
     if not candidates:
         return 0
-    market = _market(context)
-    if market is None:
+    asked = market(context)
+    if asked is None:
         return 0
     still = now - lane.moved_at >= stuck_after
     wanted = [
         item
         for item in candidates
-        if item.underpriced or (still and (_outbid(item, market) or _passed_over(context, lane)))
+        if item.underpriced or (still and (_outbid(item, asked) or _passed_over(context, lane)))
     ]
     ceiling = context.clients.gateway.config.fee_ceiling
-    offers = [(item, bumped(Fees(item.highest_max_fee, item.highest_priority), market)) for item in wanted]
+    offers = [(item, bumped(Fees(item.highest_max_fee, item.highest_priority), asked)) for item in wanted]
     spent = [item for item, fees in offers if item.seq >= MOST_ATTEMPTS or fees.max_fee_per_gas > ceiling]
     _give_up(context, lane, spent, "no further fee offer is allowed for this nonce")
     left = [pair for pair in offers if pair[0] not in spent]
@@ -85,8 +85,8 @@ def fill(context: ShiftContext, lane: Lane) -> int:
     open_nonces = nonces.attempts_to_fill(context.conn, lane.id, LIMIT)
     if not open_nonces:
         return 0
-    market = _market(context)
-    if market is None:
+    asked = market(context)
+    if asked is None:
         lane.fill_due = True
         return 0
     if any(item.fills >= MOST_FILLS for item in open_nonces):
@@ -94,13 +94,13 @@ def fill(context: ShiftContext, lane: Lane) -> int:
         signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.REFUSED_BYTES)
     made: list[Replacement] = []
     subjects: list[Subject] = []
-    gas = _noop_gas(context, lane)
+    gas = noop_gas(context, lane)
     for item in open_nonces:
         if item.fills < MOST_FILLS:
-            fees = bumped(Fees(item.max_fee, item.max_priority), market)
+            fees = bumped(Fees(item.max_fee, item.max_priority), asked)
             made.append(noop(lane, item.nonce, item.seq + 1, fees, gas, AttemptKind.FILL))
             subjects.append(item.subject)
-    return _send(context, lane, made, subjects)
+    return send(context, lane, made, subjects)
 
 
 def noop(
@@ -117,7 +117,8 @@ def call_of(raw: bytes) -> tuple[bytes, bytes, int]:
     return fields[5], fields[7], int.from_bytes(fields[4], "big")
 
 
-def _market(context: ShiftContext) -> Fees | None:
+def market(context: ShiftContext) -> Fees | None:
+    """What the chain asks now; None while it does not say, or asks more than the ceiling."""
     crash_point("before_market_rpc")
     try:
         fees = context.clients.gateway.fees()
@@ -147,7 +148,8 @@ def _passed_over(context: ShiftContext, lane: Lane) -> bool:
     return head - lane.head_when_moved >= STUCK_BLOCKS
 
 
-def _noop_gas(context: ShiftContext, lane: Lane) -> int:
+def noop_gas(context: ShiftContext, lane: Lane) -> int:
+    """The gas limit of a transfer to ourselves."""
     crash_point("before_noop_gas_rpc")
     (answer,) = context.clients.gateway.estimate_gas(lane.address, [ContractCall(lane.address, b"")])
     crash_point("after_noop_gas_rpc")
@@ -161,10 +163,10 @@ def _offer(context: ShiftContext, lane: Lane, offers: list[tuple[Replaceable, Fe
         if item.purpose in _CALLS and item.seq < MOST_OFFERS:
             made.append(repriced(lane, item.nonce, item.seq + 1, item.raw, fees))
         else:
-            empty_gas = _noop_gas(context, lane) if empty_gas is None else empty_gas
+            empty_gas = noop_gas(context, lane) if empty_gas is None else empty_gas
             purpose = AttemptKind.CANCEL if item.purpose in _CALLS else item.purpose
             made.append(noop(lane, item.nonce, item.seq + 1, fees, empty_gas, purpose))
-    return _send(context, lane, made, [item.subject for item, _ in offers])
+    return send(context, lane, made, [item.subject for item, _ in offers])
 
 
 def repriced(lane: Lane, nonce: int, seq: int, raw: bytes, fees: Fees, command_id: str | None = None) -> Replacement:
@@ -176,7 +178,7 @@ def repriced(lane: Lane, nonce: int, seq: int, raw: bytes, fees: Fees, command_i
     )
 
 
-def _send(context: ShiftContext, lane: Lane, made: Sequence[Replacement], subjects: Sequence[Subject]) -> int:
+def send(context: ShiftContext, lane: Lane, made: Sequence[Replacement], subjects: Sequence[Subject]) -> int:
     """Store further attempts, then broadcast those that were stored; how many."""
     crash_point("before_store_replacements_commit")
     stored = store.store_replacements(context.conn, lane.fence, lane.id, made)

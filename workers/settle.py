@@ -26,7 +26,7 @@ from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
-from workers import broadcast, receipts, replace, signers, verdicts
+from workers import broadcast, commands, receipts, replace, signers, verdicts
 from workers.chain.fees import FeeCeilingExceeded
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.estimate import Estimated, delay_after, estimate
@@ -80,7 +80,7 @@ class SettleTurn:
     def _work(self, context: ShiftContext, lane: Lane) -> int:
         if not signers.sync(context, lane) or lane.held.lost:
             return 0
-        handled = self._maintain(context, lane)
+        handled = commands.serve_lane(context, lane) + self._maintain(context, lane)
         # Nothing new before everything old was offered to the node again: a gap below would hold the new ones up.
         if lane.resend_all or not lane.active or monotonic() < lane.send_at:
             return handled

@@ -65,6 +65,7 @@ class Lane:
     absences: dict[int, list[Absence]] = field(default_factory=dict)
     head_when_moved: int | None = None
     fill_due: bool = True
+    commands_at: float = 0.0
     reorg: int | None = None
     clock: Callable[[], float] = monotonic
     look_at: dict[int, float] = field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -158,7 +159,7 @@ def test_the_whole_ladder_of_a_nonce_that_is_passed_over(bench: Bench) -> None:
         kinds = [row[2] for row in bench.offers() if row[0] == 0]
     assert kinds == ["pay", *["replace"] * 4, *["cancel"] * 3]
     fees = bench.rows("SELECT max_fee_per_gas, max_priority_fee FROM tx_attempt WHERE nonce = 0 ORDER BY seq")
-    for (fee, tip), (more, more_tip) in zip(fees, fees[1:], strict=False):
+    for (fee, tip), (more, more_tip) in pairwise(fees):
         assert more * 8 >= fee * 9
         assert more_tip * 8 >= tip * 9
     assert [bench.status(one) for one in (first, second)] == ["needs_review", "tx_in_flight"]

@@ -48,6 +48,7 @@ class TransactionView:
     nonce: int
     block_number: int | None
     block_hash: bytes | None
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ def transaction_of(value: Any) -> TransactionView | None:
         quantity(fields.get("nonce")),
         quantity(fields.get("blockNumber")) if mined else None,
         data(fields.get("blockHash"), 32) if mined else None,
+        data(fields.get("input", "0x")),
     )
 
 

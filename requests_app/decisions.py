@@ -1,0 +1,214 @@
+"""A reviewer's decision and the command that it becomes, in one transaction (reference queue_settle 3.6; design 5.2.9).
+
+Nothing here asks the chain or changes a request: the holder of the command's resource does, with the preconditions judged again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg import Connection
+
+from requests_app.crash_points import crash_point
+from requests_app.errors import RelayerError
+from requests_app.models.commands import CommandKind
+from requests_app.models.reviews import DecisionState, ReviewAction
+from requests_app.states import FINAL, Kind, Status
+from requests_app.store import commands as store
+from requests_app.store import leases
+from requests_app.store import requests as request_store
+from requests_app.store.commands import SINGLETON, NewCommand
+from requests_app.store.queue import Subject
+from requests_app.store.session import Row, fetch_one, fetch_only, run
+
+_SIGNER_ACTIONS: Final = frozenset(
+    {ReviewAction.RESUME, ReviewAction.REPLACE, ReviewAction.CANCEL_NONCE, ReviewAction.RESEND}
+)
+
+
+class Decided(StrEnum):
+    """What became of a decision."""
+
+    COMMANDED = "commanded"
+    AWAITING_SECOND = "awaiting_second"
+    ALREADY_DECIDED = "already_decided"
+    STALE = "stale"  # the case is not what the reviewer saw
+    NOT_FOUND = "not_found"
+    FORBIDDEN = "forbidden"  # a disabled reviewer, or the same person twice
+    LEASE_LOST = "lease_lost"  # somebody else has the case
+
+
+class Decision(NamedTuple):
+    """The outcome, the decision's id and its command, as far as there are any; `by` names who was first."""
+
+    outcome: Decided
+    decision_id: int | None = None
+    command_id: str | None = None
+    by: str | None = None
+
+
+class Held(NamedTuple):
+    """The reviewer's lease `review:<case>`: instance and epoch."""
+
+    instance: str
+    epoch: int
+
+
+class ReasonMissing(RelayerError):
+    """A decision needs a reason."""
+
+    label = "validation_failed"
+    http_status = 400
+
+
+def needs_two(action: ReviewAction, *, signed: bool) -> bool:
+    """Whether a second person must agree: a new nonce, and a failure after anything was signed (design 5.2.9)."""
+    return action is ReviewAction.RESEND or (action is ReviewAction.FAIL and signed)
+
+
+def decide(
+    conn: Connection[Any],
+    *,
+    case_id: int,
+    version: int,
+    action: ReviewAction,
+    reason: str,
+    reviewer_id: int,
+    parameters: Mapping[str, Any] | None = None,
+    held: Held | None = None,
+) -> Decision:
+    """Decide an open case as it was at `version`: decision and command exist together, or neither does (I10).
+
+    `parameters`: `tx_hash` (0x) for attach, `ceiling_wei` for replace. `held` proves the reviewer's hold on the case where one
+    is kept. Raises ReasonMissing.
+    """
+    if not reason.strip():
+        raise ReasonMissing
+    with conn.transaction():
+        reviewer = _reviewer(conn, reviewer_id)
+        if reviewer is None:
+            return Decision(Decided.FORBIDDEN)
+        if held is not None and not leases.fence(conn, f"review:{case_id}", held.instance, held.epoch):
+            return Decision(Decided.LEASE_LOST)
+        case = fetch_one(conn, "commands", "lock_case", {"id": case_id})
+        refusal = _refused(conn, case, version)
+        if refusal is not None or case is None:
+            return refusal or Decision(Decided.NOT_FOUND)
+        subject = Subject(Kind(case.kind), case.subject_id)
+        row = request_store.lock_request(conn, subject.kind, subject.id)
+        if row is None:
+            return Decision(Decided.NOT_FOUND)
+        if (Status(row.status) in FINAL) != (action is ReviewAction.ACKNOWLEDGE):
+            return Decision(Decided.STALE)
+        made = _write(conn, case, subject, Status(row.status), action, reason, reviewer, dict(parameters or {}), held)
+        crash_point("before_decide_commit")
+    crash_point("after_decide_commit")
+    return made
+
+
+def approve(conn: Connection[Any], *, decision_id: int, reviewer_id: int, agree: bool = True) -> Decision:
+    """The second person's word: the command is written, or (`agree` false) the decision is withdrawn."""
+    with conn.transaction():
+        reviewer = _reviewer(conn, reviewer_id)
+        found = fetch_one(conn, "commands", "lock_decision", {"id": decision_id}) if reviewer else None
+        if reviewer is None or found is None:
+            return Decision(Decided.NOT_FOUND if reviewer else Decided.FORBIDDEN)
+        if found.state != DecisionState.AWAITING_SECOND.value:
+            return Decision(Decided.ALREADY_DECIDED, decision_id, by=found.decided_by)
+        if found.decided_by == reviewer:
+            return Decision(Decided.FORBIDDEN, decision_id, by=found.decided_by)
+        case = fetch_only(conn, "commands", "lock_case", {"id": found.case_id})
+        subject = Subject(Kind(case.kind), case.subject_id)
+        row = request_store.lock_request(conn, subject.kind, subject.id)
+        stale = case.status != "open" or row is None or row.status != Status.NEEDS_REVIEW
+        state = DecisionState.COMMANDED if agree and not stale else DecisionState.WITHDRAWN
+        command_id = f"review:{case.id}:{found.seq}" if state is DecisionState.COMMANDED else None
+        parameters = {"id": decision_id, "state": state.value, "by": reviewer, "command_id": command_id}
+        run(conn, "commands", "second_decision", parameters)
+        run(conn, "commands", "raise_version", {"id": case.id})
+        if command_id is not None:
+            action = ReviewAction(found.action)
+            by = f"{found.decided_by}+{reviewer}"
+            _command(conn, command_id, subject, Status.NEEDS_REVIEW, action, found.parameters, found.reason, by, None)
+        crash_point("before_approve_commit")
+    crash_point("after_approve_commit")
+    if stale:
+        return Decision(Decided.STALE, decision_id)
+    return Decision(Decided.COMMANDED if command_id else Decided.ALREADY_DECIDED, decision_id, command_id)
+
+
+def _reviewer(conn: Connection[Any], reviewer_id: int) -> str | None:
+    """The active reviewer's name, locked against being disabled until the transaction ends."""
+    row = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
+    return str(row.username) if row is not None and row.is_active else None
+
+
+def _refused(conn: Connection[Any], case: Row | None, version: int) -> Decision | None:
+    if case is None:
+        return Decision(Decided.NOT_FOUND)
+    pending = fetch_one(conn, "commands", "pending_decision", {"id": case.id})
+    if pending is not None:
+        return Decision(Decided.ALREADY_DECIDED, pending.id, by=pending.decided_by)
+    if case.status != "open" or case.version != version:
+        return Decision(Decided.STALE)
+    return None
+
+
+def _write(
+    conn: Connection[Any],
+    case: Row,
+    subject: Subject,
+    status: Status,
+    action: ReviewAction,
+    reason: str,
+    reviewer: str,
+    parameters: dict[str, Any],
+    held: Held | None,
+) -> Decision:
+    slot = store.slot_of(conn, subject)
+    two = needs_two(action, signed=slot is not None)
+    state = DecisionState.AWAITING_SECOND if two else DecisionState.COMMANDED
+    values = {
+        "case": case.id, "action": action.value, "parameters": json.dumps(parameters), "reason": reason,
+        "state": state.value, "by": reviewer, "commanded": not two,
+    }  # fmt: skip
+    try:
+        with conn.transaction():
+            made = fetch_only(conn, "commands", "open_decision", values)
+    except psycopg.errors.UniqueViolation:
+        return Decision(Decided.ALREADY_DECIDED)
+    run(conn, "commands", "raise_version", {"id": case.id})
+    if two:
+        return Decision(Decided.AWAITING_SECOND, made.id)
+    _command(conn, made.command_id, subject, status, action, parameters, reason, reviewer, held)
+    return Decision(Decided.COMMANDED, made.id, made.command_id)
+
+
+def _command(
+    conn: Connection[Any],
+    command_id: str,
+    subject: Subject,
+    status: Status,
+    action: ReviewAction,
+    parameters: Mapping[str, Any],
+    reason: str,
+    by: str,
+    held: Held | None,
+) -> None:
+    slot = store.slot_of(conn, subject) if action in _SIGNER_ACTIONS else None
+    command = NewCommand(
+        command_id,
+        CommandKind.HITL,
+        subject.kind.value,
+        subject.id,
+        slot.resource if slot is not None else SINGLETON,
+        by,
+        {**parameters, "action": action.value, "reason": reason},
+        status,
+        held.epoch if held else None,
+    )
+    store.enqueue(conn, command)

@@ -1,0 +1,230 @@
+"""What commands do to rows, in the caller's transaction (design 5.1.6; reference queue_settle 4.9).
+
+Each effect locks its target, judges it as it is now, and says how the command ended. Whatever no longer fits is superseded or
+rejected with its reason, never tried again blindly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from psycopg import Connection
+
+from requests_app.models.commands import CommandKind
+from requests_app.models.reviews import ReviewAction
+from requests_app.models.signing import SignerStatus
+from requests_app.states import FINAL, Actor, Status, Verb
+from requests_app.store import commands as store
+from requests_app.store import requests as request_store
+from requests_app.store.commands import OpenCommand, Outcome, SlotView, Target
+from requests_app.store.queue import READY, SEND, Subject, enqueue_jobs
+from requests_app.store.session import fetch_one, run
+from requests_app.transitions import generic
+from requests_app.transitions.generic import Change
+
+
+class Verdict(NamedTuple):
+    """How a command ended, with what its reader should know."""
+
+    outcome: Outcome
+    result: Mapping[str, Any] = {}
+
+
+class Attached(NamedTuple):
+    """The transaction that a reviewer named, as the chain shows it."""
+
+    ref: bytes
+    tx_hash: bytes
+    block: int
+
+
+Effect = Callable[[Connection[Any], OpenCommand, int], Verdict]
+
+
+def rejected(reason: str) -> Verdict:
+    """A precondition does not hold."""
+    return Verdict(Outcome.REJECTED, {"reason": reason})
+
+
+def judged(conn: Connection[Any], command: OpenCommand) -> tuple[Subject, Verdict | None]:
+    """Lock the command's request; a verdict when it is gone or no longer what the decision was based on.
+
+    A missing row and one that nobody may decide about look alike.
+    """
+    subject = command.subject
+    row = request_store.lock_request(conn, subject.kind, subject.id)
+    if row is None:
+        return subject, rejected("not found")
+    if command.expected_status is not None and row.status != command.expected_status:
+        return subject, Verdict(Outcome.SUPERSEDED, {"status": row.status, "expected": command.expected_status.value})
+    return subject, None
+
+
+def apply(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    """Carry out a command whose effect stays in the database, in the caller's transaction."""
+    effect: Effect | None
+    if command.kind is CommandKind.HITL:
+        effect = _DECISIONS.get(str(command.payload.get("action")))
+    else:
+        effect = _KINDS[command.kind]
+    return effect(conn, command, epoch) if effect else rejected("unknown action")
+
+
+def move(
+    conn: Connection[Any], command: OpenCommand, verb: Verb, actor: Actor, epoch: int, change: Change | None = None
+) -> Verdict:
+    """Apply `verb` to the command's request and close its case; superseded when the row had moved on."""
+    subject = command.subject
+    moved = generic.apply(conn, verb, subject.kind, [change or Change(subject.id)], actor, epoch=epoch)
+    if not moved:
+        row = request_store.lock_request(conn, subject.kind, subject.id)
+        return Verdict(Outcome.SUPERSEDED, {"status": row.status if row else None})
+    generic.close_reviews(conn, subject.kind, [subject.id], verb.value)
+    return Verdict(Outcome.APPLIED, {"was": moved[0].was.value})
+
+
+def attach(conn: Connection[Any], command: OpenCommand, found: Attached, epoch: int) -> Verdict:
+    """needs_review -> receipt_received by a transaction that was read from the chain, if nobody else owns its reference."""
+    subject, verdict = judged(conn, command)
+    if verdict is not None:
+        return verdict
+    owner = fetch_one(conn, "commands", "owner_of_hash", {"tx_hash": found.tx_hash})
+    if owner is not None and (owner.kind, owner.subject_id) != (subject.kind.value, subject.id):
+        return rejected("the transaction belongs to another request")
+    parameters = {"ref": found.ref, "kind": subject.kind.value, "id": subject.id}
+    if fetch_one(conn, "commands", "bind_reference", parameters) is None:
+        return rejected("the reference belongs to another request")
+    verdict = move(conn, command, Verb.ATTACH, Actor.OPERATOR, epoch, Change(subject.id, tx_hash=found.tx_hash))
+    if verdict.outcome is Outcome.APPLIED:
+        parameters = {"ref": found.ref, "block": found.block, "id": subject.id}
+        run(conn, "commands", "note_attached", parameters, table=subject.kind.table)
+    return verdict
+
+
+def open_slot(conn: Connection[Any], subject: Subject) -> tuple[SlotView | None, Verdict | None]:
+    """The subject's nonce if something may still be mined at it, else why not."""
+    slot = store.slot_of(conn, subject)
+    if slot is None:
+        return None, rejected("nothing was ever signed for it")
+    if not slot.open:
+        return slot, rejected(f"its nonce is {slot.state.value}")
+    return slot, None
+
+
+def _resume(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    subject, verdict = judged(conn, command)
+    slot, closed = open_slot(conn, subject)
+    if verdict or closed or slot is None:
+        return verdict or closed or rejected("no nonce")
+    verdict = move(conn, command, Verb.RESUME, Actor.OPERATOR, epoch)
+    if verdict.outcome is Outcome.APPLIED:
+        store.reopen_attempts(conn, slot.signer_id, slot.nonce)
+    return verdict
+
+
+def _resend(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    """G-RESEND: the old nonce is proven dead, and no request event of any attempt is known."""
+    subject, verdict = judged(conn, command)
+    if verdict is not None:
+        return verdict
+    slot = store.slot_of(conn, subject)
+    if slot is not None and slot.state != "dead":
+        return rejected(f"the nonce {slot.nonce} is {slot.state.value}, not proven dead")
+    verdict = move(conn, command, Verb.RESEND, Actor.OPERATOR, epoch)
+    if verdict.outcome is Outcome.APPLIED:
+        _enqueue(conn, subject, SEND)
+    return verdict
+
+
+def _fail(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    subject, verdict = judged(conn, command)
+    if verdict is not None:
+        return verdict
+    slot = store.slot_of(conn, subject)
+    if slot is not None and slot.open:
+        return rejected(f"something may still be mined at nonce {slot.nonce}: cancel it first")
+    reason = str(command.payload.get("reason") or "closed by an operator")
+    change = Change(subject.id, label="internal_server_error", detail=reason)
+    verdict = move(conn, command, Verb.REJECT, Actor.OPERATOR, epoch, change)
+    if verdict.outcome is Outcome.APPLIED:
+        request_store.drop_job(conn, subject.kind, subject.id)
+    return verdict
+
+
+def _acknowledge(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    """Close the case of a row that is final already; the row stays as it is."""
+    subject, verdict = judged(conn, command)
+    if verdict is not None:
+        return verdict
+    row = request_store.lock_request(conn, subject.kind, subject.id)
+    if row is None or Status(row.status) not in FINAL:
+        return rejected("the request is not final")
+    closed = generic.close_reviews(conn, subject.kind, [subject.id], ReviewAction.ACKNOWLEDGE.value)
+    return Verdict(Outcome.APPLIED if closed else Outcome.SUPERSEDED)
+
+
+def _cancel(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    subject, verdict = judged(conn, command)
+    if verdict is not None:
+        return verdict
+    change = Change(subject.id, label="internal_server_error", detail="canceled by client")
+    verdict = move(conn, command, Verb.CANCEL, Actor.API, epoch, change)
+    if verdict.outcome is Outcome.APPLIED:
+        request_store.drop_job(conn, subject.kind, subject.id)
+    return verdict
+
+
+def _redrive(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    """Give a waiting request a job again, or let a halted source go on."""
+    if command.target_kind == Target.SOURCE:
+        lifted = run(conn, "commands", "lift_halt", {"id": command.target_id})
+        return Verdict(Outcome.APPLIED if lifted else Outcome.SUPERSEDED)
+    subject, verdict = judged(conn, command)
+    if verdict is not None:
+        return verdict
+    row = request_store.lock_request(conn, subject.kind, subject.id)
+    queue = {Status.QUEUED: READY, Status.PROCESSING: SEND}.get(Status(row.status)) if row else None
+    if queue is None:
+        return Verdict(Outcome.SUPERSEDED, {"status": row.status if row else None})
+    return Verdict(Outcome.APPLIED, {"queue": queue, "new": _enqueue(conn, subject, queue) == 1})
+
+
+def _pause(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    return _signer(conn, command, SignerStatus.PAUSED, "operator", [SignerStatus.ACTIVE, SignerStatus.PAUSED])
+
+
+def _resume_signer(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    return _signer(conn, command, SignerStatus.ACTIVE, None, [SignerStatus.PAUSED, SignerStatus.BLOCKED])
+
+
+def _signer(
+    conn: Connection[Any], command: OpenCommand, status: SignerStatus, reason: str | None, was: list[SignerStatus]
+) -> Verdict:
+    row = fetch_one(conn, "commands", "find_signer_of", {"id": command.target_id})
+    if command.target_kind != Target.SIGNER or row is None:
+        return rejected("not found")
+    if store.signer_resource(row.chain_id, bytes(row.address)) != command.resource:
+        return rejected("not found")
+    parameters = {"id": row.id, "status": status.value, "reason": reason, "was": [one.value for one in was]}
+    changed = run(conn, "commands", "set_signer", parameters)
+    return Verdict(Outcome.APPLIED if changed else Outcome.SUPERSEDED, {"was": row.status, "reason": row.status_reason})
+
+
+def _enqueue(conn: Connection[Any], subject: Subject, queue: str) -> int:
+    row = fetch_one(conn, "commands", "tenant_of", {"kind": subject.kind.value, "id": subject.id})
+    return enqueue_jobs(conn, queue, [(subject, row.tenant if row else 0)])
+
+
+_KINDS: Final[dict[CommandKind, Effect]] = {
+    CommandKind.CANCEL: _cancel,
+    CommandKind.PAUSE_SIGNER: _pause,
+    CommandKind.RESUME_SIGNER: _resume_signer,
+    CommandKind.REDRIVE: _redrive,
+}
+_DECISIONS: Final[dict[str, Effect]] = {
+    ReviewAction.RESUME.value: _resume,
+    ReviewAction.RESEND.value: _resend,
+    ReviewAction.FAIL.value: _fail,
+    ReviewAction.ACKNOWLEDGE.value: _acknowledge,
+}

@@ -1,0 +1,194 @@
+"""Carrying out commands: what stays in the database at once, what needs the chain in three steps (reference queue_settle 3.4).
+
+A command belongs to the holder of its resource: a signer's to the signer's holder, the others to whoever holds
+`singleton:commands`. With I/O: claimed in one transaction, then signed and stored under the command's id (unique, so that a second
+execution finds it and only broadcasts it again), then consumed in another.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+from requests_app.crash_points import crash_point
+from requests_app.errors import StaleEpoch
+from requests_app.models.commands import CommandKind
+from requests_app.models.reviews import ReviewAction
+from requests_app.models.signing import AttemptKind
+from requests_app.states import Actor, Verb
+from requests_app.store import commands as store
+from requests_app.store.attempts import Replacement
+from requests_app.store.commands import SINGLETON, OpenCommand, Outcome, SlotView
+from requests_app.store.signing import Fence, hold_fence
+from requests_app.transitions import commands as effects
+from requests_app.transitions.commands import Verdict, rejected
+from workers import attaching, replace
+from workers.chain.fees import Fees, bumped
+from workers.leases import HeldLease
+from workers.signers import Lane
+
+if TYPE_CHECKING:
+    from workers.shift import ShiftContext
+
+log = logging.getLogger("relayer.commands")
+
+INTERVAL_SECONDS: Final = 0.25
+STANDBY_SECONDS: Final = 1.0
+_SENDS: Final = frozenset({ReviewAction.REPLACE.value, ReviewAction.CANCEL_NONCE.value})
+_WITH_IO: Final = _SENDS | {ReviewAction.ATTACH.value}
+
+
+class Unavailable(Exception):
+    """The chain did not answer: the command stays claimed and is taken up again."""
+
+
+class CommandTurn:
+    """The commands that need no signer, by one process at a time."""
+
+    name = "commands"
+
+    def __init__(self) -> None:
+        self._lease: HeldLease | None = None
+        self._due_at = 0.0
+
+    def run(self, context: ShiftContext) -> int:
+        """Carry out what is open; how many commands."""
+        if monotonic() < self._due_at:
+            return 0
+        if self._lease is None or self._lease.lost:
+            self._lease = context.leases.try_hold(SINGLETON)
+        if self._lease is None:
+            self._due_at = monotonic() + STANDBY_SECONDS
+            return 0
+        self._due_at = monotonic() + INTERVAL_SECONDS
+        lease = self._lease
+        return serve(context, Fence(lease.resource, lease.instance, lease.epoch), None)
+
+    def close(self) -> None:
+        """Give the lease up."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+
+def serve_lane(context: ShiftContext, lane: Lane) -> int:
+    """Carry out the commands of a held signer, also of a paused or blocked one; how many."""
+    now = monotonic()
+    if now < lane.commands_at or lane.held.lost:
+        return 0
+    lane.commands_at = now + INTERVAL_SECONDS
+    done = serve(context, lane.fence, lane)
+    if done:
+        # What was decided may concern the signer's own state, or bytes that are due again.
+        lane.sync_at = lane.maintain_at = 0.0
+        lane.foreign_use, lane.resend_all, lane.has_open = False, True, True
+    return done
+
+
+def serve(context: ShiftContext, fence: Fence, lane: Lane | None) -> int:
+    """One batch of a resource's commands, oldest first; how many were ended."""
+    ended, claimed = _first_step(context.conn, fence)
+    for command in claimed:
+        if context.stopping():
+            break
+        ended += _second_step(context, fence, lane, command)
+    return ended
+
+
+def _first_step(conn: psycopg.Connection[Any], fence: Fence) -> tuple[int, list[OpenCommand]]:
+    """One transaction: effects within the database are applied and consumed, the others claimed."""
+    ended = 0
+    with conn.transaction():
+        found = store.due(conn, fence)
+        claimed = [one for one in found if _needs_io(one)]
+        for command in found:
+            if not _needs_io(command):
+                ended += store.consume(conn, fence, command.command_id, *_applied(conn, command, fence))
+        store.claim(conn, fence, [one.command_id for one in claimed])
+        crash_point("before_commands_commit")
+    crash_point("after_commands_commit")
+    return ended, claimed
+
+
+def _needs_io(command: OpenCommand) -> bool:
+    return command.kind is CommandKind.HITL and command.payload.get("action") in _WITH_IO
+
+
+def _applied(conn: psycopg.Connection[Any], command: OpenCommand, fence: Fence) -> Verdict:
+    """The effect in a savepoint of its own: a command that breaks ends as failed and holds nobody up."""
+    try:
+        with conn.transaction():
+            verdict = effects.apply(conn, command, fence.epoch)
+    except (psycopg.OperationalError, psycopg.InterfaceError):
+        raise
+    except Exception as error:
+        log.exception("command failed", extra={"action": "command_failed", "command": command.command_id})
+        return Verdict(Outcome.FAILED, {"error": type(error).__name__})
+    log.info(
+        "command consumed",
+        extra={"action": "command_consumed", "command": command.command_id, "outcome": verdict.outcome.value},
+    )
+    return verdict
+
+
+def _second_step(context: ShiftContext, fence: Fence, lane: Lane | None, command: OpenCommand) -> int:
+    """The effect on the chain, then the end of the command in its own transaction; 1 when it ended."""
+    try:
+        if command.payload["action"] in _SENDS:
+            verdict = _send(context, lane, command) if lane is not None else rejected("its signer is not known")
+            moves = verdict.outcome is Outcome.APPLIED and command.payload["action"] == ReviewAction.REPLACE.value
+        else:
+            return attaching.attach(context, fence, command)
+    except (Unavailable, attaching.Unavailable) as error:
+        log.warning("command waits for the chain: %s", error, extra={"action": "command_waits"})
+        return 0
+    with context.conn.transaction():
+        hold_fence(context.conn, fence)
+        if moves:
+            # The chain may have decided the row meanwhile: then there is nothing to resume, and the attempt was made all the same.
+            effects.move(context.conn, command, Verb.RESUME, Actor.OPERATOR, fence.epoch)
+        ended = store.consume(context.conn, fence, command.command_id, *verdict)
+        crash_point("before_command_end_commit")
+    crash_point("after_command_end_commit")
+    return int(ended)
+
+
+def _send(context: ShiftContext, lane: Lane, command: OpenCommand) -> Verdict:
+    """Sign, store and broadcast a further attempt under the command's id; the second time only broadcast it."""
+    known = store.attempt_of_command(context.conn, command.command_id)
+    if known is not None:
+        store.reopen_attempts(context.conn, lane.id, known.nonce)
+        lane.resend_all = True
+        return Verdict(Outcome.APPLIED, {"tx_hash": "0x" + known.tx_hash.hex(), "nonce": known.nonce})
+    with context.conn.transaction():
+        subject, verdict = effects.judged(context.conn, command)
+        slot, closed = effects.open_slot(context.conn, subject)
+    if verdict or closed or slot is None:
+        return verdict or closed or rejected("no nonce")
+    if slot.signer_id != lane.id:
+        return rejected("its nonce belongs to another signer")
+    made = _signed(context, lane, command, slot)
+    if isinstance(made, Verdict):
+        return made
+    if replace.send(context, lane, [made], [subject]) == 0:
+        raise StaleEpoch(f"{command.command_id}: the nonce was closed meanwhile, or the lease is gone")
+    return Verdict(Outcome.APPLIED, {"tx_hash": "0x" + made.tx_hash.hex(), "nonce": made.nonce})
+
+
+def _signed(context: ShiftContext, lane: Lane, command: OpenCommand, slot: SlotView) -> Replacement | Verdict:
+    market = replace.market(context)
+    if market is None:
+        raise Unavailable("no usable fees")
+    fees = bumped(Fees(slot.max_fee, slot.max_priority), market)
+    ceiling = int(command.payload.get("ceiling_wei") or context.clients.gateway.config.fee_ceiling)
+    if fees.max_fee_per_gas > ceiling:
+        return rejected(f"it takes {fees.max_fee_per_gas} wei a gas, the ceiling is {ceiling}")
+    if command.payload["action"] == ReviewAction.CANCEL_NONCE.value:
+        gas = replace.noop_gas(context, lane)
+        return replace.noop(lane, slot.nonce, slot.seq + 1, fees, gas, AttemptKind.CANCEL, command.command_id)
+    if slot.raw is None:
+        return rejected("nothing was ever signed for it")
+    return replace.repriced(lane, slot.nonce, slot.seq + 1, slot.raw, fees, command.command_id)
