@@ -115,23 +115,24 @@ def submit(conn: psycopg.Connection[Any], submission: Submission, *, client_id: 
 
 
 def _submit_denied(conn: psycopg.Connection[Any], submission: Submission, denial: Denial, client_id: int) -> Submitted:
-    crash_point("before_submit_denied_commit")
-    row = store.submit_denied(
-        conn,
-        client_id=client_id,
-        ext_job_id=uuid4(),
-        int_job_id=submission.int_job_id,
-        body=msgspec.json.encode(submission.body).decode(),
-        req_type=str(submission.req_type),
-        label=denial.label,
-        detail=denial.detail,
-        limit=settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN,
-    )
-    crash_point("after_submit_denied_commit")
-    submitted = _outcome(row)
-    if submitted is None:
-        raise SubmitContended
-    return submitted
+    for _ in range(_SUBMIT_ROUNDS):
+        crash_point("before_submit_denied_commit")
+        row = store.submit_denied(
+            conn,
+            client_id=client_id,
+            ext_job_id=uuid4(),
+            int_job_id=submission.int_job_id,
+            body=msgspec.json.encode(submission.body).decode(),
+            req_type=str(submission.req_type),
+            label=denial.label,
+            detail=denial.detail,
+            limit=settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN,
+        )
+        crash_point("after_submit_denied_commit")
+        submitted = _outcome(row)
+        if submitted is not None:
+            return submitted
+    raise SubmitContended
 
 
 def _outcome(row: Any) -> Submitted | None:
@@ -166,7 +167,9 @@ def cancel(conn: psycopg.Connection[Any], *, client_id: int, ext_job_id: UUID) -
         ended = store.withdraw_view(conn, client_id, kind, view.request_id)
         if not ended.account_active:
             return CancelOutcome.ACCOUNT_DISABLED
-        if ended.others:
+        # From here on nobody joins or leaves the row: whoever does waits for us, or is seen by the count.
+        store.lock_request(conn, kind, view.request_id)
+        if store.other_views(conn, client_id, kind, view.request_id):
             return CancelOutcome.VIEW_ENDED
         change = Change(view.request_id, label="internal_server_error", detail="canceled by client")
         canceled = bool(apply(conn, Verb.CANCEL, kind, [change], Actor.API))

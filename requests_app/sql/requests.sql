@@ -4,10 +4,19 @@
 -- One statement: the account is locked and checked, a live twin is found or the row, its payload, first transition, job and
 -- client view are written, and the queue depths come back with it. No row for `id` and depths below the limit means that a
 -- twin committed between snapshot and insert: the caller runs it again.
+-- A twin that may still be withdrawn is joined under a lock (`held`): either its cancel sees the new client, or this statement
+-- waits, finds the twin ended, and begins a row of its own.
 WITH account AS MATERIALIZED (
   SELECT id FROM client_account WHERE id = %(client)s AND status = 'active' FOR SHARE
+), held AS MATERIALIZED (
+  SELECT id, status FROM {table}
+   WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+     AND CASE WHEN status IN ('queued', 'processing') THEN true ELSE false END FOR KEY SHARE
 ), existing AS (
-  SELECT id, status FROM {table} WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+  SELECT id, status FROM held UNION ALL
+  SELECT id, status FROM {table}
+   WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+     AND CASE WHEN status IN ('queued', 'processing') THEN false ELSE true END
 ), depth AS (
   SELECT (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS ready,
          (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS send
@@ -45,8 +54,15 @@ SELECT found.id, found.status, found.fresh, depth.ready, depth.send, account.id 
 -- from the first moment. Its history says both: submitted, denied at the door.
 WITH account AS MATERIALIZED (
   SELECT id FROM client_account WHERE id = %(client)s AND status = 'active' FOR SHARE
+), held AS MATERIALIZED (
+  SELECT id, status FROM user_decrypt_req
+   WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+     AND CASE WHEN status IN ('queued', 'processing') THEN true ELSE false END FOR KEY SHARE
 ), existing AS (
-  SELECT id, status FROM user_decrypt_req WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+  SELECT id, status FROM held UNION ALL
+  SELECT id, status FROM user_decrypt_req
+   WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
+     AND CASE WHEN status IN ('queued', 'processing') THEN false ELSE true END
 ), depth AS (
   SELECT (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS ready,
          (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS send
@@ -113,7 +129,7 @@ SELECT verb, from_status, to_status, actor, reason, tx_hash, at
   FROM req_transition WHERE kind = %(kind)s AND request_id = %(id)s ORDER BY id;
 
 -- name: withdraw_view
--- Cancel by a client ends its own view; how many other clients still hold theirs decides what happens to the row.
+-- Cancel by a client ends its own view, under the lock of its account.
 WITH account AS MATERIALIZED (
   SELECT id FROM client_account WHERE id = %(client)s AND status = 'active' FOR SHARE
 ), mine AS (
@@ -121,9 +137,13 @@ WITH account AS MATERIALIZED (
    WHERE v.client_id = account.id AND v.kind = %(kind)s AND v.request_id = %(id)s AND v.canceled_at IS NULL
   RETURNING v.request_id
 )
-SELECT (SELECT count(*) FROM account)::int AS account_active, (SELECT count(*) FROM mine)::int AS withdrawn,
-       (SELECT count(*) FROM request_client v
-         WHERE v.kind = %(kind)s AND v.request_id = %(id)s AND v.client_id <> %(client)s AND v.canceled_at IS NULL)::int AS others;
+SELECT (SELECT count(*) FROM account)::int AS account_active, (SELECT count(*) FROM mine)::int AS withdrawn;
+
+-- name: other_views
+-- How many other clients still hold a view of a row. Asked by a statement that begins after the row is locked: its snapshot
+-- has everybody who came or left before.
+SELECT count(*)::int AS n FROM request_client v
+ WHERE v.kind = %(kind)s AND v.request_id = %(id)s AND v.client_id <> %(client)s AND v.canceled_at IS NULL;
 
 -- name: lock_request
 -- The row of a decision, locked in the order account, row, job (design 3.7).

@@ -130,8 +130,14 @@ def timeline(conn: psycopg.Connection[Any], kind: Kind, request_id: int) -> list
 
 
 def withdraw_view(conn: psycopg.Connection[Any], client_id: int, kind: Kind, request_id: int) -> Row:
-    """End a client's view of a row, in the caller's transaction: account_active, withdrawn, others."""
+    """End a client's view of a row, in the caller's transaction: account_active, withdrawn."""
     return fetch_only(conn, "requests", "withdraw_view", {"client": client_id, "kind": kind.value, "id": request_id})
+
+
+def other_views(conn: psycopg.Connection[Any], client_id: int, kind: Kind, request_id: int) -> int:
+    """How many other clients hold a view of a row; call it with the row locked."""
+    found = fetch_only(conn, "requests", "other_views", {"client": client_id, "kind": kind.value, "id": request_id})
+    return int(found.n)
 
 
 def lock_request(conn: psycopg.Connection[Any], kind: Kind, request_id: int) -> Row | None:
