@@ -237,6 +237,7 @@ class ListenerTurn:
         try:
             if self._listener is None:
                 self._listener = self._open(context, lease)
+            context.clients.endpoints.examine()
             return self._listener.poll(context.conn)
         except ForeignChain as error:
             self.fatal = error

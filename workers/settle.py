@@ -59,6 +59,7 @@ class SettleTurn:
         if self._pool is None:
             gateway = config().gateway
             self._pool = SignerPool(gateway.chain_id, gateway.signer_keys)
+        context.clients.endpoints.examine()
         handled = 0
         lanes = self._pool.lanes(context)
         if lanes and monotonic() >= self._orphans_at:

@@ -73,6 +73,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "PROTOCOL_CONFIG_ADDRESS": "The ProtocolConfig contract on the first host chain",
         "KMS_GENERATION_ADDRESS": "The KMSGeneration contract on the first host chain",
         "USER_DECRYPT_SHARES_THRESHOLD": "Shares a user decryption needs when its context names no other number",
+        "RPC_CALLS_PER_SECOND": "Reads, and apart from them sends, that one process may make at one endpoint each second; 0 sets no limit. Divide a provider's limit by the number of processes",
         "RPC_TIMEOUT_SECONDS": "How long one JSON-RPC answer may take",
     },
     "Queues, leases, loops": {

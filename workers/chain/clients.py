@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.conf import settings
+
 from requests_app.config import Config
+from workers.chain.connection import CONNECT_SECONDS
 from workers.chain.endpoints import Endpoints
 from workers.chain.gateway import GatewayClient
 from workers.chain.host import HostClient
@@ -29,9 +32,12 @@ class Clients:
 
 def open_clients(config: Config) -> Clients:
     """Clients for every configured chain. Nothing is connected before its first use; call it after a fork."""
-    endpoints = Endpoints(config.gateway.rpc_urls, config.gateway.chain_id)
+    timeout = (CONNECT_SECONDS, float(settings.RPC_TIMEOUT_SECONDS))
+    budget = float(settings.RPC_CALLS_PER_SECOND)
+    endpoints = Endpoints(config.gateway.rpc_urls, config.gateway.chain_id, timeout, budget=budget)
     hosts = {
-        chain_id: HostClient(Endpoints([host.url], chain_id), host) for chain_id, host in config.host_chains.items()
+        chain_id: HostClient(Endpoints([host.url], chain_id, timeout, budget=budget), host)
+        for chain_id, host in config.host_chains.items()
     }
     protocol = config.protocol_host
     return Clients(

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from requests_app.crash_points import crash_point
+from workers.chain.budget import TokenBucket
 from workers.chain.connection import CONNECT_SECONDS, READ_SECONDS, HttpAnswer, KeptConnection, StaleConnection
 from workers.chain.hexdata import quantity
 from workers.chain.rpc_errors import (
@@ -52,8 +53,12 @@ class RpcEndpoint:
         timeout: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
         *,
         chain_id: int | None = None,
+        budget: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # Sends have a budget of their own: a flood of reads never keeps a transaction back.
+        self._budgets = {read: TokenBucket(budget, clock=clock) for read in (True, False)}
+        self._barred_until = 0.0
         self._connection = KeptConnection(url, timeout)
         self._chain_id = chain_id
         self._verified = chain_id is None
@@ -67,8 +72,21 @@ class RpcEndpoint:
 
     @property
     def available_at(self) -> float:
-        """The moment, on this endpoint's clock, from which the breaker lets calls through."""
-        return self._closed_until
+        """The moment, on this endpoint's clock, from which breaker and budget let reads through."""
+        return max(self._closed_until, self._barred_until, self._budgets[True].ready_at)
+
+    def verify(self) -> None:
+        """Compare the chain id if that is due. Raises WrongChain, RpcUnavailable, RpcError."""
+        self._verify_chain()
+
+    def bar(self, seconds: float) -> None:
+        """Keep the endpoint out for a while, and verify its chain again afterwards."""
+        self._barred_until = self._clock() + seconds
+        self._verified = self._chain_id is None
+
+    def doubt(self) -> None:
+        """Compare the chain id again before the next call (a health check: the node behind the address may be another)."""
+        self._verified = self._chain_id is None
 
     def close(self) -> None:
         """Close the kept connection."""
@@ -123,7 +141,7 @@ class RpcEndpoint:
 
     def _single(self, method: str, params: Sequence[Any]) -> Any:
         self._next_id += 1
-        answer = self._post(encode(self._next_id, method, params), is_read(method))
+        answer = self._post(encode(self._next_id, method, params), is_read(method), 1)
         document = self._document(answer)
         if isinstance(document, dict):
             if isinstance(document.get("error"), dict):
@@ -135,7 +153,7 @@ class RpcEndpoint:
         )
 
     def _batch_request(self, body: bytes, first: int, calls: Sequence[Call], limit: int) -> list[Answer[Any]]:
-        answer = self._post(body, all(is_read(method) for method, _ in calls))
+        answer = self._post(body, all(is_read(method) for method, _ in calls), len(calls))
         document = self._document(answer)
         answers = matched(document, first, len(calls))
         if answers is None:
@@ -157,7 +175,10 @@ class RpcEndpoint:
             self._batch_size = size // 2
             self._batch_size_until = self._clock() + SMALLER_BATCH_SECONDS
 
-    def _post(self, body: bytes, read: bool) -> HttpAnswer:
+    def _post(self, body: bytes, read: bool, calls: int) -> HttpAnswer:
+        if not self._budgets[read].take(calls):
+            # Ours, not the node's: it says nothing about the endpoint's health.
+            raise RpcRateLimited(f"{self.name}: the budget of this process is spent", None)
         crash_point("before_rpc_request")
         try:
             try:
