@@ -21,16 +21,16 @@ SELECT a.source_id, b.lo, b.hi
  ORDER BY a.source_id, b.lo;
 
 -- name: read_window
--- Literals, so that the planner sees one band of each table; the payload is fetched for the final page only.
+-- Literals, and bounds inside the band (>= first, not > first - 1), so that the planner sees one band of each table; the payload is fetched for the final page only.
 WITH page AS MATERIALIZED (
   SELECT m.position, m.kind, m.ref, m.contract, m.block_hash, m.tx_hash, m.recorded_at, m.expires_at
     FROM envelope_meta m
-   WHERE m.source_id = %(source)s AND m.position > %(after)s AND m.position <= %(upto)s {topics}
+   WHERE m.source_id = %(source)s AND m.position >= %(first)s AND m.position <= %(upto)s {topics}
      AND (m.expires_at IS NULL OR m.expires_at > clock_timestamp())
    ORDER BY m.position LIMIT %(limit)s)
 SELECT p.*, b.payload
   FROM page p
-  LEFT JOIN envelope_blob b ON b.source_id = %(source)s AND b.position = p.position AND b.position > %(after)s AND b.position <= %(upto)s
+  LEFT JOIN envelope_blob b ON b.source_id = %(source)s AND b.position = p.position AND b.position >= %(first)s AND b.position <= %(upto)s
  ORDER BY p.position;
 
 -- name: parked_positions

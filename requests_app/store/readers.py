@@ -148,6 +148,6 @@ def read_window(
     conn: Connection[Any], source_id: int, after: int, upto: int, topics: Sequence[bytes], limit: int
 ) -> list[Read]:
     """The envelopes with after < position <= upto of one originator, in order. The bounds should lie in one band."""
-    parameters = {"source": source_id, "after": after, "upto": upto, "limit": limit, "topics": list(topics)}
+    parameters = {"source": source_id, "first": after + 1, "upto": upto, "limit": limit, "topics": list(topics)}
     part = "AND m.ref = ANY(%(topics)s::bytea[])" if topics else ""
     return [Read(source_id, *row) for row in fetch_literal(conn, "readers", "read_window", parameters, topics=part)]

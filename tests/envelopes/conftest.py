@@ -15,7 +15,10 @@ from tests.envelopes import scene
 def log(db: None) -> Iterator[psycopg.Connection]:
     """A worker connection; chain originator 11 exists, its bands do not."""
     with connect("worker") as conn:
-        scene.empty(conn)
+        if conn.execute(f"SELECT EXISTS (SELECT 1 FROM envelope_source) OR EXISTS ({scene.LEFT_OVER})").fetchone() != (
+            False,
+        ):
+            scene.empty(conn)
         scene.chain(conn)
         yield conn
     with connect("worker") as conn:

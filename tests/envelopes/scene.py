@@ -17,23 +17,25 @@ WIDTH = 1 << 20
 CHAIN, OTHER, PUBLISHER = 11, 12, 100
 PRICE = Prices(base=10, by_kind={2: 1000}, congestion_target=1_000_000)
 TABLES = (
-    "client_account, exec_lease, envelope_source, chain_cursor, consumer_cursor, envelope_band, envelope_conflict, "
-    "dead_envelope, envelope_meta, envelope_blob, usage_unsettled, usage_settled, originator_congestion, publisher_head, "
+    "api_key, client_account, exec_lease, envelope_source, chain_cursor, consumer_cursor, envelope_band, envelope_conflict, "
+    "dead_envelope, usage_unsettled, usage_settled, originator_congestion, publisher_head, "
     "staged_envelope, published_envelope, envelope_miss, cursor_key, user_decrypt_req, public_decrypt_req, input_proof_req, "
     "request_client, request_payload, req_transition, gateway_ref, user_decrypt_share, nonce_slot, tx_attempt, signer, queue_job"
 )
 LEAVES = """SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
              WHERE i.inhparent IN ('envelope_meta'::regclass, 'envelope_blob'::regclass)"""
+LEFT_OVER = "SELECT relname FROM pg_class WHERE relkind IN ('r','p') AND relname ~ '^envelope_(meta|blob)_s'"
 _serial = itertools.count(1)
 
 
 def empty(conn: Connection) -> None:
     """An empty log without partitions."""
-    conn.execute(f"TRUNCATE {TABLES} CASCADE")
-    for (name,) in conn.execute(LEAVES).fetchall():
-        conn.execute(f'DROP TABLE "{name}"')
-    for (name,) in conn.execute("SELECT relname FROM pg_class WHERE relkind IN ('r','p') AND relname ~ '^envelope_(meta|blob)_s'").fetchall():
-        conn.execute(f'DROP TABLE "{name}"')
+    for query in (LEAVES, LEFT_OVER):
+        names = ", ".join(f'"{name}"' for (name,) in conn.execute(query).fetchall())
+        if names:
+            conn.execute(f"DROP TABLE {names}")
+    deletes = "; ".join(f"DELETE FROM {table}" for table in TABLES.split(", "))
+    conn.execute(f"BEGIN; SET LOCAL session_replication_role = replica; {deletes}; COMMIT")
 
 
 def chain(conn: Connection, source: int = CHAIN, *, band_blocks: int = 1) -> None:
@@ -62,7 +64,9 @@ def account(conn: Connection, name: str = "payer") -> int:
     return int(row[0])
 
 
-def item(position: int, payer: int | None = None, *, kind: int = 1, payload: bytes = b"x", ref: bytes = b"t", **more: Any) -> Item:
+def item(
+    position: int, payer: int | None = None, *, kind: int = 1, payload: bytes = b"x", ref: bytes = b"t", **more: Any
+) -> Item:
     """An envelope at a position."""
     return Item(position, kind, payload, ref=ref, payer=payer, **more)
 
@@ -76,7 +80,9 @@ def stage(conn: Connection, client: int, payload: bytes = b"p", topic: bytes = b
 
 def stored(conn: Connection, source: int = CHAIN) -> list[int]:
     """The positions of an originator."""
-    return [row[0] for row in conn.execute("SELECT position FROM envelope_meta WHERE source_id=%s ORDER BY 1", (source,))]
+    return [
+        row[0] for row in conn.execute("SELECT position FROM envelope_meta WHERE source_id=%s ORDER BY 1", (source,))
+    ]
 
 
 def usage(conn: Connection) -> list[tuple[int, int, int, int]]:
@@ -88,7 +94,9 @@ def usage(conn: Connection) -> list[tuple[int, int, int, int]]:
 
 def congestion(conn: Connection, source: int = CHAIN) -> int:
     """Messages counted of an originator."""
-    row = conn.execute("SELECT coalesce(sum(messages), 0)::bigint FROM originator_congestion WHERE source_id=%s", (source,)).fetchone()
+    row = conn.execute(
+        "SELECT coalesce(sum(messages), 0)::bigint FROM originator_congestion WHERE source_id=%s", (source,)
+    ).fetchone()
     assert row is not None
     return int(row[0])
 

@@ -46,7 +46,11 @@ def test_one_savepoint_a_batch(log: Connection) -> None:
         spy: list[str] = []
         real = psycopg.Connection.transaction
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(psycopg.Connection, "transaction", lambda self, *a, **k: (spy.append("savepoint"), real(self, *a, **k))[1])
+            patch.setattr(
+                psycopg.Connection,
+                "transaction",
+                lambda self, *a, **k: (spy.append("savepoint"), real(self, *a, **k))[1],
+            )
             append(log, CHAIN, [item(at) for at in range(2, 500)], price=PRICE)
     assert (before, spy) == ((1,), ["savepoint"])
 
@@ -90,9 +94,7 @@ def test_a_position_with_two_contents_in_one_batch(log: Connection) -> None:
     assert scene.stored(log) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "year"), [(None, None), (1, 1970), (2**31, 2038), (LATEST, 9999)]
-)
+@pytest.mark.parametrize(("given", "year"), [(None, None), (1, 1970), (2**31, 2038), (LATEST, 9999)])
 def test_expiry_conversions(given: int | None, year: int | None) -> None:
     """R-18, R-22: one conversion; None stays None."""
     found = expiry_of(given)
@@ -110,7 +112,10 @@ def test_absent_expiry_is_null_and_zero_is_refused(log: Connection) -> None:
     """R-23: NULL when absent, and the database refuses the epoch."""
     with log.transaction():
         append(log, CHAIN, [item(1), item(2, expires_at=datetime(2100, 1, 1, tzinfo=UTC))], price=PRICE)
-    assert [row[0] for row in log.execute("SELECT expires_at IS NULL FROM envelope_meta ORDER BY position")] == [True, False]
+    assert [row[0] for row in log.execute("SELECT expires_at IS NULL FROM envelope_meta ORDER BY position")] == [
+        True,
+        False,
+    ]
     with pytest.raises(psycopg.errors.CheckViolation), log.transaction():
         append(log, CHAIN, [item(3, expires_at=datetime(1970, 1, 1, tzinfo=UTC))], price=PRICE)
 
@@ -158,7 +163,9 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("point", ["before_append", "before_append_band_commit", "after_append_band_commit", "after_append"])
+@pytest.mark.parametrize(
+    "point", ["before_append", "before_append_band_commit", "after_append_band_commit", "after_append"]
+)
 def test_killed_at_every_point_of_the_insert(log: Connection, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """L-1: the process ends there; nothing is half there, and the next one stores everything once."""
     payer = scene.account(log)

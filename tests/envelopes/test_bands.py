@@ -52,9 +52,7 @@ def test_no_lock_above_row_exclusive_while_recording(log: Connection, twin: Conn
 def test_a_missing_band_is_told_by_source_function(log: Connection) -> None:
     """S-2: by SQLSTATE and source function, never by text; an ordinary CHECK violation is raised once, without an ensure."""
     with pytest.raises(psycopg.errors.CheckViolation) as missing:
-        log.execute(
-            "INSERT INTO envelope_blob (source_id, position, payload) VALUES (%s, 1, '')", (CHAIN,)
-        )
+        log.execute("INSERT INTO envelope_blob (source_id, position, payload) VALUES (%s, 1, '')", (CHAIN,))
     assert bands.is_missing(missing.value)
     assert missing.value.diag.source_function == "ExecFindPartition"
     put(log, 1)
@@ -214,5 +212,9 @@ def test_catalogue_rules(log: Connection) -> None:
     assert log.execute(foreign).fetchone() == (0,)
     assert log.execute("SELECT count(*) FROM pg_partitioned_table WHERE partdefid <> 0").fetchone() == (0,)
     root = Path(__file__).parents[2]
-    for path in [*root.glob("requests_app/sql/*.sql"), *root.glob("workers/duties/*.py"), *root.glob("requests_app/store/*.py")]:
+    for path in [
+        *root.glob("requests_app/sql/*.sql"),
+        *root.glob("workers/duties/*.py"),
+        *root.glob("requests_app/store/*.py"),
+    ]:
         assert "CASCADE" not in path.read_text(), path

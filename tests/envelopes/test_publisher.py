@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from time import monotonic, process_time
 from typing import Any
 
@@ -37,11 +38,18 @@ def run(conn: Connection, batch: int = 100) -> int:
 
 
 def payloads(conn: Connection) -> list[bytes]:
-    return [row[0] for row in conn.execute("SELECT payload FROM envelope_blob WHERE source_id = %s ORDER BY position", (PUBLISHER,))]
+    return [
+        row[0]
+        for row in conn.execute(
+            "SELECT payload FROM envelope_blob WHERE source_id = %s ORDER BY position", (PUBLISHER,)
+        )
+    ]
 
 
 def parked(conn: Connection) -> list[tuple[bytes, str]]:
-    return conn.execute("SELECT payload, error_class FROM staged_envelope WHERE parked_at IS NOT NULL ORDER BY id").fetchall()
+    return conn.execute(
+        "SELECT payload, error_class FROM staged_envelope WHERE parked_at IS NOT NULL ORDER BY id"
+    ).fetchall()
 
 
 @pytest.fixture
@@ -66,7 +74,9 @@ def test_staged_envelopes_enter_the_log_in_order(log: Connection, payer: int) ->
     assert scene.stored(log, PUBLISHER) == list(range(1, 8))
     assert payloads(log) == [bytes([n]) for n in range(7)]
     assert log.execute("SELECT count(*) FROM staged_envelope").fetchone() == (0,)
-    assert log.execute("SELECT array_agg(position ORDER BY position) FROM published_envelope").fetchone() == (list(range(1, 8)),)
+    assert log.execute("SELECT array_agg(position ORDER BY position) FROM published_envelope").fetchone() == (
+        list(range(1, 8)),
+    )
     assert [row[3] for row in scene.usage(log)] == [7]
     assert scene.congestion(log, PUBLISHER) == 7
     assert log.execute("SELECT DISTINCT expires_at FROM envelope_meta").fetchall() == [(None,)]
@@ -172,7 +182,13 @@ def test_no_classification_by_text() -> None:
     from pathlib import Path
 
     root = Path(__file__).parents[2]
-    for name in ("requests_app/store/sqlstates.py", "requests_app/store/bands.py", "requests_app/store/appending.py", "workers/publisher.py", "workers/replay.py"):
+    for name in (
+        "requests_app/store/sqlstates.py",
+        "requests_app/store/bands.py",
+        "requests_app/store/appending.py",
+        "workers/publisher.py",
+        "workers/replay.py",
+    ):
         text = (root / name).read_text()
         assert "in str(error" not in text
         assert "args[0]" not in text
@@ -227,8 +243,8 @@ def test_stop_during_permanent_db_failure() -> None:
     assert len(turn.at) - attempts <= 1
     assert 3 <= attempts <= 8
     assert process_time() - cpu < 1.0
-    rests = [later - earlier for earlier, later in zip(turn.at, turn.at[1:], strict=False)]
-    assert all(later > earlier for earlier, later in zip(rests, rests[1:], strict=False))
+    rests = [later - earlier for earlier, later in pairwise(turn.at)]
+    assert all(later > earlier for earlier, later in pairwise(rests))
 
 
 @pytest.mark.parametrize("name", ["PUBLISH_POLL_SECONDS", "SHIFT_POLL_SECONDS", "PUBLISH_WAIT_SECONDS"])
@@ -264,7 +280,9 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_each_step(log: Connection, payer: int, poison: None, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_at_each_step(
+    log: Connection, payer: int, poison: None, point: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """R-4: either untouched or fully done; the next run gives exactly one effect. "Inserted but not removed" cannot exist."""
     staged = [scene.stage(log, payer, payload) for payload in (b"1", b"bad", b"3")]
     passed: list[str] = []

@@ -42,13 +42,17 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         bands = retirement.live_bands(conn)
         _alarm(bands)
         retired, blocked = 0, Counter[str]()
+        waiting: set[int] = set()  # originators with a detach that waits for readers: PostgreSQL allows one a table
         for band in bands:
+            if band.source_id in waiting:
+                continue
             if context.stopping() or lease.lost or retired >= BANDS_A_RUN:
                 break
             try:
                 held = retire(conn, band)
             except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
                 blocked["lock"] += 1  # the catalogue knows how far it came
+                waiting.add(band.source_id)
                 continue
             retired += held is None
             if held is not None:
