@@ -8,6 +8,7 @@ scheme and host only; hex longer than a hash is a signature, a share or a signed
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import traceback
@@ -120,7 +121,12 @@ class JsonFormatter(logging.Formatter):
                 line[name] = redactor.value(name, value)
         if record.exc_info and record.exc_info[1] is not None:
             line["exception"] = redactor.text("".join(traceback.format_exception(record.exc_info[1])))
-        return orjson.dumps(line).decode()
+        try:
+            return orjson.dumps(line).decode()
+        except (
+            TypeError
+        ):  # a lone surrogate, as Python's own JSON reader lets through: the line must not be lost for it
+            return json.dumps(line, separators=(",", ":"), default=str)
 
 
 def logging_config(level: str = "INFO", secrets: Iterable[str] = ()) -> dict[str, Any]:

@@ -83,7 +83,9 @@ def _name_and_value(document: object) -> tuple[str, int | float] | None:
     name, value = document.get("param", document.get("name")), document.get("value")
     if not isinstance(name, str) or isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return name[:100], value
+    return name[:100].encode(
+        "utf-8", "replace"
+    ).decode(), value  # the answer repeats it, and a lone surrogate is no UTF-8
 
 
 def _described(parameter: Parameter) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class Label(StrEnum):
     INSUFFICIENT_ALLOWANCE = "insufficient_allowance"
     GATEWAY_NOT_REACHABLE = "gateway_not_reachable"
     NOT_CANCELABLE = "not_cancelable"  # v1 only
+    DATABASE_UNAVAILABLE = "database_unavailable"  # v1 only: the wire contract of v2 and v3 has a 500 for it
 
 
 HTTP_STATUS: Final[dict[Label, int]] = {
@@ -48,6 +49,7 @@ HTTP_STATUS: Final[dict[Label, int]] = {
     Label.INSUFFICIENT_ALLOWANCE: 503,
     Label.GATEWAY_NOT_REACHABLE: 503,
     Label.NOT_CANCELABLE: 409,
+    Label.DATABASE_UNAVAILABLE: 503,
 }
 
 MALFORMED_JSON_TEXT: Final = "Invalid JSON format"
@@ -59,6 +61,7 @@ RATE_LIMITED_TEXT: Final = (
 INTERNAL_TEXT: Final = "Internal server error"
 NOT_FOUND_TEXT: Final = "Request not found"
 DATABASE_TEXT: Final = "Database error"
+DATABASE_AWAY_TEXT: Final = "The database does not answer at the moment"
 UNAUTHORIZED_TEXT: Final = "API key missing or not valid"
 NO_RESULT_TEXT: Final = "Internal error: completed request missing response data"
 FEW_SHARES_TEXT: Final = "Internal error: completed request has insufficient shares"

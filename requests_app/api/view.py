@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from django.db import DatabaseError, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.views import APIView
@@ -22,6 +22,8 @@ from requests_app.api.labels import DATABASE_TEXT, INTERNAL_TEXT, Label
 from requests_app.api.refusals import Refused
 
 JSON = "application/json"
+# Gone, shutting down, starting, pool exhausted, statement timed out: the same request may succeed in a moment.
+_AWAY = (psycopg.OperationalError, psycopg.InterfaceError, OperationalError, InterfaceError)
 _encode = msgspec.json.Encoder().encode
 _log = logging.getLogger("relayer.api")
 
@@ -85,8 +87,12 @@ class FaceView(APIView):
         # The raw connection was used behind Django's back, so Django does not know that it may be broken.
         if not connections["default"].in_atomic_block:
             connections["default"].close()
+        return self.refuse(request, self.database_refusal(request, isinstance(error, _AWAY)))
+
+    def database_refusal(self, request: HttpRequest, away: bool) -> Refused:
+        """What a failed statement answers; `away`: nothing is wrong with it, the database did not take or finish it."""
         message = INTERNAL_TEXT if request.method == "POST" else DATABASE_TEXT
-        return self.refuse(request, Refused(Label.INTERNAL_SERVER_ERROR, message))
+        return Refused(Label.INTERNAL_SERVER_ERROR, message)
 
 
 def empty_not_found(_request: HttpRequest, *_args: object, **_kwargs: object) -> HttpResponse:

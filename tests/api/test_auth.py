@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db import OperationalError as DjangoOperationalError
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.test.client import RequestFactory
@@ -146,10 +147,17 @@ def test_no_csrf_token_is_asked_for(alice: int) -> None:
 def test_unexpected_errors_and_a_lost_database_show_nothing(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str, form: str
 ) -> None:
+    """The wire contract wants a 500 for a lost database; our own face says 503, and when to ask again."""
     job = "00000000-0000-4000-8000-000000000000"
-    for error, message in (
-        (psycopg.OperationalError("host=secret"), "Database error"),
-        (RuntimeError("secret"), "Internal server error"),
+    internal, away = (500, "internal_server_error"), (503, "database_unavailable")
+    lost = (
+        (*internal, "Database error") if form == "envelope" else (*away, "The database does not answer at the moment")
+    )
+    for error, expected in (
+        (psycopg.OperationalError("host=secret"), lost),
+        (DjangoOperationalError("host=secret"), lost),
+        (psycopg.DataError("secret"), (*internal, "Database error")),
+        (RuntimeError("secret"), (*internal, "Internal server error")),
     ):
 
         def broken(*_args: Any, _error: Exception = error, **_kwargs: Any) -> None:
@@ -158,10 +166,10 @@ def test_unexpected_errors_and_a_lost_database_show_nothing(
         monkeypatch.setattr("requests_app.api.jobs.find_job", broken)
         with caplog.at_level(logging.ERROR):
             response = api.get(f"{path}{job}")
-        assert response.status_code == 500
         shown = response.json()["error"] if form == "envelope" else response.json()
-        assert shown["label"] == "internal_server_error"
-        assert (shown["message"] if form == "envelope" else shown["detail"]) == message
+        text = shown["message"] if form == "envelope" else shown["detail"]
+        assert (response.status_code, shown["label"], text) == expected
+        assert response.headers.get("Retry-After") == ("2" if response.status_code == 503 else None)
         assert b"secret" not in response.content
 
 

@@ -104,6 +104,13 @@ def test_the_configuration_is_accepted_by_logging() -> None:
         root.setLevel(level)
 
 
+def test_a_lone_surrogate_costs_no_line() -> None:
+    """What a caller put into JSON used to make the formatter fail, and the error that it belonged to was not in the log."""
+    document = line("refused %s", "\ud800", name_given="\udfff", at={"x": b"\x01"})
+    assert document["message"] == "refused \ud800"
+    assert document["name_given"] == "\udfff"
+
+
 def test_a_request_has_one_id_in_header_view_and_log() -> None:
     seen: list[object] = []
 

@@ -121,6 +121,7 @@ def test_changes_are_audited_under_the_account(post: Callable[..., Any]) -> None
         ('{"param": "x", "value": "1"}', "application/json", 422),
         ('{"param": "x", "value": true}', "application/json", 422),
         ('{"param": "x"}', "application/json", 422),
+        ('{"param": "\\ud800", "value": 1}', "application/json", 400),
         ('{"param": "x", "value": 1}', "text/plain", 415),
         (" " * (2 * 1024 * 1024 + 1), "application/json", 400),
     ],

@@ -38,6 +38,7 @@ def _problem(description: str) -> Any:
 _KEYED: Final[dict[Any, Any]] = {
     (401, PROBLEM): _problem("API key missing or not valid"),
     (500, PROBLEM): _problem("internal_server_error"),
+    (503, PROBLEM): _problem("database_unavailable: ask again after Retry-After"),
 }
 _BY_ID: Final[dict[Any, Any]] = {
     (400, PROBLEM): _problem("job_id or a query parameter is not valid"),
@@ -54,7 +55,7 @@ def submit(name: str, request: dict[str, Any]) -> Callable[[V], V]:
             tags=_TAG,
             auth=KEYED,
             request={JSON: request},
-            parameters=[retry_after(202, 429), location(), challenge()],
+            parameters=[retry_after(202, 429, 503), location(), challenge()],
             responses={
                 (202, JSON): answer("Job", "Accepted, new or duplicate; a completed duplicate carries its result"),
                 (400, PROBLEM): _problem("The body is not valid; `errors` names the fields"),
@@ -72,7 +73,7 @@ def poll(name: str) -> Callable[[V], V]:
             operation_id=f"v1_get_{name.replace('-', '_')}",
             tags=_TAG,
             auth=KEYED,
-            parameters=[JOB_ID, WAIT, retry_after(202), challenge()],
+            parameters=[JOB_ID, WAIT, retry_after(202, 503), challenge()],
             responses={
                 (200, JSON): answer("Row", "Completed"),
                 (202, JSON): answer("Row", "queued, processing, tx_in_flight, receipt_received or needs_review"),

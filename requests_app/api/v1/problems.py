@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 
-from requests_app.api.labels import HTTP_STATUS, Label
+from requests_app.api.labels import DATABASE_AWAY_TEXT, HTTP_STATUS, Label
 from requests_app.api.refusals import Refused
 from requests_app.api.view import FaceView, json_response
 
 PROBLEM: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:gateway-relayer:problem:"
+AWAY_SECONDS: Final = 2
+"""When to ask again while the database is away: a restart takes seconds, and POST and GET may be repeated safely."""
 # Put there by the site's first middleware; the same id is in the x-request-id header and in the log lines.
 REQUEST_ID_META: Final = "relayer.request_id"
 
@@ -47,6 +49,12 @@ class ProblemView(FaceView):
         if refused.label is Label.UNAUTHORIZED:
             response.headers["WWW-Authenticate"] = 'Bearer realm="relayer"'
         return response
+
+    def database_refusal(self, request: HttpRequest, away: bool) -> Refused:
+        """503 with Retry-After while the database is away; a statement that it refuses is our defect, a 500."""
+        if not away:
+            return super().database_refusal(request, away)
+        return Refused(Label.DATABASE_UNAVAILABLE, DATABASE_AWAY_TEXT, retry_after=AWAY_SECONDS)
 
     def not_allowed(self, request: HttpRequest) -> HttpResponse:
         """405 with the Allow header."""
