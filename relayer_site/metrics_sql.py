@@ -150,6 +150,15 @@ def _chain(now: Overview) -> Iterator[Metric]:
         [((row.name,), row.cursor_age_seconds) for row in rows],
     )
     yield _gauge(
+        "relayer_listener_lag_blocks",
+        "Blocks of the chain that are not stored yet, as of the last seal",
+        labels,
+        [((row.name,), row.lag_blocks) for row in rows],
+    )
+    yield _gauge(
+        "relayer_listener_reorgs", "Reorganisations undone so far", labels, [((row.name,), row.reorgs) for row in rows]
+    )
+    yield _gauge(
         "relayer_listener_halted",
         "1 when the source is halted after a contradiction",
         labels,
@@ -183,6 +192,18 @@ def _signing(now: Overview) -> Iterator[Metric]:
         "Native balance in whole units (1e18 wei)",
         labels,
         [(key, float(row.balance_wei) / 1e18 if row.balance_wei is not None else None) for key, row in named],
+    )
+    yield _gauge(
+        "relayer_signer_fee_balance",
+        "Fee tokens in whole units (1e18)",
+        labels,
+        [(key, float(row.fee_balance) / 1e18 if row.fee_balance is not None else None) for key, row in named],
+    )
+    yield _gauge(
+        "relayer_signer_fee_allowance",
+        "Fee tokens that the payment contract may take, in whole units (1e18)",
+        labels,
+        [(key, float(row.fee_allowance) / 1e18 if row.fee_allowance is not None else None) for key, row in named],
     )
     yield _gauge(
         "relayer_signer_active",

@@ -140,6 +140,8 @@ def _database() -> dict[str, Any]:
     if RELAYER_ROLE == "web":
         # Only the web role pools: under a q2 cluster the pool's sockets would be shared by forked processes.
         options["pool"] = {"min_size": 2, "max_size": env.number("WEB_POOL_SIZE", 20), "timeout": 5, "max_idle": 300}
+        # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
+        options["prepare_threshold"] = 2
         return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
     return {**database, "CONN_MAX_AGE": 300, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
 
@@ -190,6 +192,9 @@ GATEWAY_RPC_URLS = env.items("GATEWAY_RPC_URLS", _gateway.get("rpc_urls", []))
 DECRYPTION_ADDRESS = env.text("DECRYPTION_ADDRESS", _gateway.get("decryption", ""))
 INPUT_VERIFICATION_ADDRESS = env.text("INPUT_VERIFICATION_ADDRESS", _gateway.get("input_verification", ""))
 FEE_TOKEN_ADDRESS = env.text("FEE_TOKEN_ADDRESS", _gateway.get("fee_token", ""))
+PAYMENT_ADDRESS = env.text("PAYMENT_ADDRESS", _gateway.get("payment", ""))
+SIGNER_MIN_BALANCE_WEI = env.number("SIGNER_MIN_BALANCE_WEI", 10**15)
+FEE_TOKEN_MIN = env.number("FEE_TOKEN_MIN", 0)
 GATEWAY_START_BLOCK = env.number("GATEWAY_START_BLOCK", int(_gateway.get("start_block", 0)))
 GATEWAY_FEE_CEILING_WEI = env.number("GATEWAY_FEE_CEILING_WEI", 500_000_000_000)
 STUCK_SECONDS = env.seconds("STUCK_SECONDS", 60)

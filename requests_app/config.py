@@ -22,6 +22,7 @@ class GatewayConfig:
     fee_token: bytes | None
     start_block: int
     fee_ceiling: int = 500 * 10**9  # wei a gas
+    payment: bytes | None = None  # takes the fee tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def config() -> Config:
         fee_token=_optional(settings.FEE_TOKEN_ADDRESS),
         start_block=int(settings.GATEWAY_START_BLOCK),
         fee_ceiling=int(settings.GATEWAY_FEE_CEILING_WEI),
+        payment=_optional(settings.PAYMENT_ADDRESS),
     )
     hosts = {
         int(entry["chain_id"]): HostChain(

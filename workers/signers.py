@@ -18,9 +18,11 @@ from requests_app.errors import StaleEpoch
 from requests_app.models.signing import SignerStatus
 from requests_app.store import signing
 from requests_app.store.signing import Fence, SignerReason, SignerState
+from workers import funds
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Ok
 from workers.chain.signer import LocalSigner
+from workers.funds import FUND_REASONS, Funds
 from workers.leases import HeldLease
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ log = logging.getLogger("relayer.send")
 
 SYNC_SECONDS: Final = 10.0
 SYNC_RETRY_SECONDS: Final = 0.5
+REORG_SECONDS: Final = 120.0
 FIRST_SIGNER_SECONDS: Final = 0.1
 FURTHER_SIGNER_SECONDS: Final = 1.0
 """A process with a signer leaves the others to processes without one for this long between its own tries."""
@@ -67,6 +70,7 @@ class Lane:
     fill_due: bool = True
     commands_at: float = 0.0
     reorg: int | None = None
+    count_may_fall_until: float = 0.0
     clock: Callable[[], float] = monotonic
     look_at: dict[int, float] = field(default_factory=dict)
 
@@ -181,6 +185,7 @@ def sync(context: ShiftContext, lane: Lane) -> bool:
         lane.sync_at = now + SYNC_RETRY_SECONDS
         return lane.state is not None
     account = answer.value
+    held = funds.read(context, lane.address, account.balance)
     crash_point("before_sync_signer_commit")
     try:
         synced = signing.sync_signer(
@@ -190,19 +195,22 @@ def sync(context: ShiftContext, lane: Lane) -> bool:
             lane.address,
             latest=account.latest,
             pending=account.pending,
-            balance=account.balance,
+            balance=held.native,
+            fee_balance=held.fee_balance,
+            fee_allowance=held.fee_allowance,
         )
     except StaleEpoch:
         lane.held.release()
         return False
     crash_point("after_sync_signer_commit")
     lane.state = synced.signer
+    _note_reorg(lane, synced.reorg, account.latest)
     lane.saw_chain_count(account.latest)
     lane.sync_at = now + SYNC_SECONDS
     lane.has_open = True  # asked again: a person's decision may have reopened an attempt
     if synced.foreign_use:
         _note_foreign_use(lane, account.latest)
-    _lift_own_pause(context, lane, account.balance)
+    _judge_funds(context, lane, held)
     return True
 
 
@@ -242,16 +250,34 @@ def _note_foreign_use(lane: Lane, chain_nonce: int) -> None:
     )
 
 
-def _lift_own_pause(context: ShiftContext, lane: Lane, balance: int) -> None:
-    """Work on when gas has arrived. Only the pause that a worker set for this reason ends so."""
-    state = lane.state
-    funds = SignerReason.INSUFFICIENT_FUNDS
-    if state is None or state.status is not SignerStatus.PAUSED or state.reason != funds.value or not balance:
+def _note_reorg(lane: Lane, reorg: int, latest: int) -> None:
+    """After a reorganisation the count of mined transactions may have fallen: what was mined is offered again from there."""
+    if lane.reorg is not None and reorg != lane.reorg:
+        lane.chain_latest, lane.moved_at, lane.resend_all = latest, lane.clock(), True
+        lane.missing_since.clear()
+        lane.absences.clear()
+        lane.count_may_fall_until = lane.clock() + REORG_SECONDS
+    elif lane.clock() < lane.count_may_fall_until and latest < lane.chain_latest:
+        lane.chain_latest, lane.resend_all = latest, True
+    lane.reorg = reorg
+
+
+def _judge_funds(context: ShiftContext, lane: Lane, held: Funds) -> None:
+    """Pause a signer that is short of something, and work on when it has come. Only a pause of this kind ends so."""
+    state, short = lane.state, held.short
+    if state is None:
+        return
+    if short is not None:
+        if state.status is SignerStatus.ACTIVE:
+            hold_back(context, lane, SignerStatus.PAUSED, short)
+        return
+    if state.status is not SignerStatus.PAUSED or state.reason not in FUND_REASONS:
         return
     crash_point("before_lift_pause_commit")
     lifted = signing.set_signer_status(
-        context.conn, lane.fence, lane.id, SignerStatus.ACTIVE, None, was=SignerStatus.PAUSED, was_reason=funds
-    )
+        context.conn, lane.fence, lane.id, SignerStatus.ACTIVE, None,
+        was=SignerStatus.PAUSED, was_reason=SignerReason(state.reason),
+    )  # fmt: skip
     crash_point("after_lift_pause_commit")
     if lifted:
         lane.state = state._replace(status=SignerStatus.ACTIVE, reason=None)

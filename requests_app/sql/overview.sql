@@ -38,7 +38,8 @@ SELECT s.source_id, s.name, s.chain_id, s.start_block, c.block,
        extract(epoch FROM clock_timestamp() - c.updated_at)::float8 AS cursor_age_seconds,
        extract(epoch FROM clock_timestamp() - b.turn_at)::float8 AS turn_age_seconds,
        extract(epoch FROM l.lease_until - clock_timestamp())::float8 AS lease_seconds_left,
-       l.instance, s.halted
+       l.instance, s.halted, greatest(0, c.chain_head - c.block) AS lag_blocks,
+       (SELECT count(*) FROM chain_reorg r WHERE r.source_id = s.source_id) AS reorgs
   FROM envelope_source s
   JOIN chain_cursor c ON c.source_id = s.source_id
   LEFT JOIN exec_lease l ON l.resource = 'listener:' || s.source_id

@@ -23,10 +23,14 @@ UPDATE signer AS g
        chain_nonce_latest = greatest(coalesce(s.chain_nonce_latest, 0), %(latest)s::bigint),
        status = CASE WHEN s.next_nonce < %(latest)s::bigint THEN 'blocked' ELSE s.status END,
        status_reason = CASE WHEN s.next_nonce < %(latest)s::bigint THEN 'foreign_nonce' ELSE s.status_reason END,
-       balance_wei = %(balance)s::numeric, last_synced_at = clock_timestamp()
+       balance_wei = %(balance)s::numeric, last_synced_at = clock_timestamp(),
+       fee_balance = coalesce(%(fee_balance)s::numeric, s.fee_balance),
+       fee_allowance = coalesce(%(fee_allowance)s::numeric, s.fee_allowance)
   FROM s WHERE g.id = s.id
 RETURNING g.id, g.status, g.status_reason, g.next_nonce, g.max_inflight, g.chain_nonce_latest,
-          coalesce(s.next_nonce < %(latest)s::bigint, false) AS foreign_use;
+          coalesce(s.next_nonce < %(latest)s::bigint, false) AS foreign_use,
+          (SELECT coalesce(max(r.id), 0) FROM chain_reorg r JOIN envelope_source e ON e.source_id = r.source_id
+            WHERE e.chain_id = g.chain_id) AS reorg;
 
 -- name: set_signer_status
 -- Only between the named states: an operator's pause is not lifted by a worker that saw gas arrive.

@@ -60,6 +60,8 @@ class Listener(NamedTuple):
     lease_seconds_left: float | None
     instance: str | None
     halted: str | None
+    lag_blocks: int | None = None
+    reorgs: int = 0
 
 
 class Beat(NamedTuple):

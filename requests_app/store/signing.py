@@ -32,6 +32,7 @@ class SignerReason(StrEnum):
     INSUFFICIENT_FUNDS = "insufficient_funds"
     REFUSED_BYTES = "refused_bytes"
     HASH_MISMATCH = "hash_mismatch"
+    LOW_FEE_TOKEN = "low_fee_token"  # noqa: S105 - not a password
 
 
 class SignerState(NamedTuple):
@@ -46,10 +47,14 @@ class SignerState(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """A signer after it was compared with the chain. `foreign_use`: its key has sent something that we did not."""
+    """A signer after it was compared with the chain. `foreign_use`: its key has sent something that we did not.
+
+    `reorg`: the last reorganisation of its chain that was undone (0: none), after which counts may have fallen.
+    """
 
     signer: SignerState
     foreign_use: bool
+    reorg: int
 
 
 def ensure_signers(conn: Connection[Any], chain_id: int, addresses: Sequence[bytes]) -> int:
@@ -72,6 +77,8 @@ def sync_signer(
     latest: int,
     pending: int,
     balance: int | None,
+    fee_balance: int | None = None,
+    fee_allowance: int | None = None,
 ) -> Synced:
     """Compare the counter with the chain's counts of mined (`latest`) and known (`pending`) transactions.
 
@@ -84,11 +91,13 @@ def sync_signer(
         "latest": latest,
         "pending": pending,
         "balance": balance,
+        "fee_balance": fee_balance,
+        "fee_allowance": fee_allowance,
     }
     row = fetch_one(conn, "signing", "sync_signer", parameters)
     if row is None:
         raise StaleEpoch(f"{fence.resource}: the lease is not ours, or the signer is unknown")
-    return Synced(_signer(row), row.foreign_use)
+    return Synced(_signer(row), row.foreign_use, row.reorg)
 
 
 def set_signer_status(
