@@ -33,6 +33,7 @@ log = logging.getLogger("relayer.send")
 SYNC_SECONDS: Final = 10.0
 SYNC_RETRY_SECONDS: Final = 0.5
 REORG_SECONDS: Final = 120.0
+LOWER_LOOKS: Final = 3
 FIRST_SIGNER_SECONDS: Final = 0.1
 FURTHER_SIGNER_SECONDS: Final = 1.0
 """A process with a signer leaves the others to processes without one for this long between its own tries."""
@@ -64,6 +65,7 @@ class Lane:
     has_open: bool = True
     resend_all: bool = True
     foreign_use: bool = False
+    lower_looks: int = 0
     missing_since: dict[int, float] = field(default_factory=dict)
     absences: dict[int, list[Absence]] = field(default_factory=dict)
     head_when_moved: int | None = None
@@ -107,9 +109,13 @@ class Lane:
         return self.state.max_inflight - max(0, self.state.next_nonce - self.chain_latest)
 
     def saw_chain_count(self, latest: int) -> None:
-        """Remember the highest count of mined transactions; a node behind the others says nothing new."""
-        if latest > self.chain_latest:
+        """Remember the highest count of mined transactions. A node behind the others says nothing new, but a count that is
+        lower LOWER_LOOKS times in a row is believed: a reorganisation has taken blocks back, and what was in them must be sent again.
+        """
+        self.lower_looks = self.lower_looks + 1 if latest < self.chain_latest else 0
+        if latest > self.chain_latest or self.lower_looks >= LOWER_LOOKS:
             self.chain_latest, self.moved_at, self.head_when_moved = latest, self.clock(), None
+            self.lower_looks = 0
         self.refreshed_at = monotonic()
 
     def took(self, last_nonce: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from psycopg import Connection
+from psycopg import Connection, OperationalError
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
@@ -144,6 +144,9 @@ def prepare_send(
             gas = [wanted[place].gas for place, _ in claimed]
             _store(conn, fence, signer_id, prepared, gas, price)
         crash_point("before_prepare_send_commit")
+    if conn.closed:
+        # psycopg leaves the block without an error, and without a commit, when it knows that the connection is broken (R2).
+        raise OperationalError("the connection was lost before the commit")
     crash_point("after_prepare_send_commit")
     return prepared
 

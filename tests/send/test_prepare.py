@@ -437,3 +437,14 @@ def _nodes(plan, parent=None):
     yield {**plan, "Parent Node": parent}
     for child in plan.get("Plans", []):
         yield from _nodes(child, plan["Node Type"])
+
+
+def test_a_connection_that_broke_before_the_commit_prepares_nothing(conn, fence, signer, monkeypatch):
+    """psycopg leaves a transaction block silently when it knows that its connection is broken: no bytes may come of that (R2)."""
+    mixed(conn, 3)
+    with connect("worker") as own:
+        deliveries = leased(own, SEND)
+        monkeypatch.setattr(sending, "crash_point", lambda name: own.close() if name.startswith("before_") else None)
+        with pytest.raises(psycopg.OperationalError):
+            sending.prepare_send(own, fence, signer.id, wanted(deliveries), PRICE, fake_sign)
+    assert slots(conn) == []
