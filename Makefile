@@ -25,6 +25,7 @@ help:
 	@echo "make test-browser  browser tests of the admin (installs Debian's chromium)"
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
+	@echo "make bench-http    requests a second of POST and GET against a plain DRF echo"
 	@echo "make reset         forget the database, the devnet and everything else under var/"
 
 .PHONY: install
@@ -84,6 +85,11 @@ migrations: install-dev
 	$(BIN)/python manage.py makemigrations --check --dry-run
 openapi: install-dev
 	$(BIN)/python manage.py relayer_openapi --check
+
+# POST and GET against a DRF echo on the same server (P4, P5): takes about two minutes and wants the machine for itself.
+.PHONY: bench-http
+bench-http: install-dev
+	@$(BIN)/python -m bench.http
 
 .PHONY: requirements
 requirements: install-dev

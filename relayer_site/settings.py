@@ -142,6 +142,8 @@ def _database() -> dict[str, Any]:
         options["pool"] = {"min_size": 2, "max_size": env.number("WEB_POOL_SIZE", 20), "timeout": 5, "max_idle": 300}
         # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
         options["prepare_threshold"] = 2
+        # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
+        options["prepare_threshold"] = 2
         return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
     return {**database, "CONN_MAX_AGE": 300, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
 

@@ -100,7 +100,8 @@ SELECT kind, request_id, canceled_at FROM request_client WHERE ext_job_id = %(ex
 -- name: find_job
 -- A client's job with everything an answer needs, in one index look-up a table. Depth and position are counted only while
 -- the row waits, shares are read only when it is completed.
-SELECT r.*, v.ext_job_id AS view_id, v.canceled_at,
+SELECT r.id, r.status, r.created_at, r.updated_at, r.fail_label, r.fail_detail, r.fail_selector, r.gw_reference_id, r.gw_req_tx_hash,
+       {columns}, v.ext_job_id AS view_id, v.canceled_at,
        extract(epoch FROM clock_timestamp() - r.state_entered_at)::float8 AS in_state_seconds,
        CASE WHEN r.status = 'queued'
             THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = v.kind LIMIT %(cap)s) q)::int

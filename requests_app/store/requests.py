@@ -15,6 +15,13 @@ DEPTH_CAP = 20_000
 
 _EXTRA_COLUMN = {Kind.USER_DECRYPT: ", req_type", Kind.PUBLIC_DECRYPT: "", Kind.INPUT_PROOF: ", int_request_id"}
 
+# Named one by one and not `r.*`: the web prepares its statements, and a column that a migration adds must not change their result.
+_OWN_COLUMNS = {
+    Kind.USER_DECRYPT: "r.resolved_threshold, r.gw_consensus_tx_hash",
+    Kind.PUBLIC_DECRYPT: "r.res, r.gw_response_tx_hash",
+    Kind.INPUT_PROOF: "r.accepted, r.res, r.gw_response_tx_hash",
+}
+
 _SHARES = """,
        CASE WHEN r.status = 'completed' THEN
          (SELECT jsonb_agg(jsonb_build_object('payload', encode(s.share, 'hex'), 'signature', encode(s.kms_signature, 'hex'),
@@ -114,9 +121,16 @@ def find_job(
     parameters = {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP}
     if kind is Kind.USER_DECRYPT:
         return fetch_one(
-            conn, "requests", "find_job", {**parameters, "spare": spare_shares}, table=kind.table, shares=_SHARES
+            conn,
+            "requests",
+            "find_job",
+            {**parameters, "spare": spare_shares},
+            table=kind.table,
+            columns=_OWN_COLUMNS[kind],
+            shares=_SHARES,
         )
-    return fetch_one(conn, "requests", "find_job", parameters, table=kind.table, shares="")
+    columns = _OWN_COLUMNS[kind]
+    return fetch_one(conn, "requests", "find_job", parameters, table=kind.table, columns=columns, shares="")
 
 
 def find_statuses(conn: psycopg.Connection[Any], kinds: list[int], ids: list[int]) -> list[Row]:

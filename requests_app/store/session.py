@@ -46,7 +46,7 @@ def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]
     """
     target = settings.DATABASES["default"]
     connections["default"].get_connection_params()  # starts the embedded server when that is the database
-    given = {key: value for key, value in target.get("OPTIONS", {}).items() if key != "pool"}
+    given = {key: value for key, value in target.get("OPTIONS", {}).items() if key not in ("pool", "prepare_threshold")}
     limits = (f"-c {key}={value}" for key, value in {**_TIMEOUTS[role], "jit": "off"}.items())
     options = " ".join([given.get("options", ""), *limits]).strip()  # of two values of a limit the later one holds
     parameters: dict[str, Any] = {
