@@ -63,6 +63,7 @@ NAVIGATION: list[dict[str, Any]] = [
         "separator": True,
         "items": [
             _item("Jobs", "inbox", "queuejob"),
+            _item("Decisions", "how_to_vote", "reviewdecision"),
             _item("Commands", "terminal", "command"),
             _item("Leases", "handshake", "execlease"),
             _item("Heartbeats", "ecg_heart", "workerbeat"),

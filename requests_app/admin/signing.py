@@ -8,7 +8,8 @@ from typing import Any
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
@@ -17,6 +18,7 @@ from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin, older_than
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.admin.requests import fixed_bytes
+from requests_app.admin.signer_deeds import carry_out, deed_sections, orders_of
 from requests_app.admin.subject import attempt_table
 from requests_app.models import NonceSlot, Signer, TxAttempt
 
@@ -54,7 +56,10 @@ class SignerAdmin(ExtraPages, RecordAdmin):
     list_display_links = ("account",)
     list_filter = ("status",)
     ordering = ("id",)
-    extra_pages = (("<int:signer_id>/slots/", "requests_app_signer_slots", "slots_view"),)
+    extra_pages = (
+        ("<int:signer_id>/slots/", "requests_app_signer_slots", "slots_view"),
+        ("<int:signer_id>/orders/", "requests_app_signer_orders", "orders_view"),
+    )
 
     @display(description="Signer", ordering="id")
     def account(self, obj: Signer) -> Any:
@@ -108,11 +113,27 @@ class SignerAdmin(ExtraPages, RecordAdmin):
             ("Synced", cells.moment(obj.last_synced_at)),
         ]
         found = NonceSlot.objects.filter(signer_id=obj.pk, state__in=("signed", "live")).order_by("nonce")[:_PAGE]
-        return [Facts("Account", facts), slots_with_subjects("Open nonces", list(found), f"at most {_PAGE} are shown")]
+        slots = slots_with_subjects("Open nonces", list(found), f"at most {_PAGE} are shown")
+        return [Facts("Account", facts), *deed_sections(request, obj), slots]
+
+    def act(self, request: HttpRequest, obj: Any) -> HttpResponse | None:
+        """Pause or resume: a command to the signer's owner."""
+        carry_out(request, self, obj)
+        return HttpResponseRedirect(self.page_url(obj))
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
         """All its nonces."""
         return [("All nonce slots", reverse("admin:requests_app_signer_slots", args=(obj.pk,)))]
+
+    def orders_view(self, request: HttpRequest, signer_id: int) -> HttpResponse:
+        """The orders alone; once none is under way the whole page is asked to come anew."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        section = orders_of(signer_id)
+        answer = TemplateResponse(request, "admin/relayer/progress.html", {"section": section})
+        if section is None or not section.url:
+            answer["HX-Refresh"] = "true"
+        return answer
 
     def slots_view(self, request: HttpRequest, signer_id: int) -> HttpResponse:
         """Every nonce of a signer, newest first, by keyset."""

@@ -11,6 +11,7 @@ from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
+from requests_app.admin.case_parts import OUTCOME_TONES
 from requests_app.models import Command, ExecLease, QueueJob, WorkerBeat
 
 
@@ -122,16 +123,27 @@ class BeatAdmin(RecordAdmin):
 class CommandAdmin(RecordAdmin):
     """The command box: decisions and what became of them."""
 
-    list_display = ("command_id", "kind", "on", "progress", "outcome", "requested_by", "asked")
+    list_display = ("name", "kind", "on", "progress", "became", "requested_by", "asked")
+    list_display_links = ("name",)
     list_filter = ("state", "kind")
     search_fields = ("=command_id",)
     search_help_text = "Command id (exact)"
     ordering = ("-created_at",)
 
+    @display(description="Command", ordering="command_id")
+    def name(self, obj: Command) -> Any:
+        """The command's id, a long one shortened; links to the page."""
+        return _short(obj.command_id)
+
+    @display(description="Outcome")
+    def became(self, obj: Command) -> Any:
+        """What became of it."""
+        return cells.toned(obj.outcome, OUTCOME_TONES.get(obj.outcome, "neutral")) if obj.outcome else cells.NOTHING
+
     @display(description="On")
     def on(self, obj: Command) -> Any:
         """The request or resource it is about."""
-        return cells.subject(obj.target_kind, obj.target_id) if obj.target_kind in (1, 2, 3) else obj.resource
+        return cells.subject(obj.target_kind, obj.target_id) if obj.target_kind in (1, 2, 3) else _short(obj.resource)
 
     @display(description="State")
     def progress(self, obj: Command) -> Any:

@@ -20,6 +20,7 @@ class Surroundings:
     random: random.Random
     now: datetime
     signers: list[models.Signer]
+    cases: list[models.ReviewCase]
     rows: dict[tuple[Kind, Status], list[Any]]
 
     def bytes(self, size: int) -> bytes:
@@ -37,6 +38,10 @@ class Surroundings:
         models.DeadEnvelope.objects.create(
             consumer="apply", source_id=1, position=80_000 << 20 | 3, error_class="DecodeError", error=HOSTILE
         )
+        models.ReviewDecision.objects.create(
+            case=self.cases[0], seq=1, action="fail", reason="looked too early", state="withdrawn",
+            decided_by="ada", second_by="bob", second_at=self.now,
+        )  # fmt: skip
         self._envelopes()
         signer = f"signer:654321:0x{bytes(self.signers[0].address).hex()}"
         for resource in (
