@@ -101,14 +101,16 @@ def direct(world: World, missing: set[tuple[str, str, int]], jobs: Mapping[str, 
     bodies: dict[str, Callable[[], Any]] = {}
     for form in FORMS:
         bodies[PATHS[form][0]] = bodies[f"/v1/{PATHS[form][1]}"] = lambda form=form: world.draft(form).body  # type: ignore[misc]
+    # GETs first: a POST may cancel what they look at.
     operations = sorted({(method, path) for method, path, _ in missing})
     for method, path in operations:
         body = bodies[path]() if path in bodies else None
         ask(method, path, Client(world.stack.url, None), body, str(uuid4()))
         ask(method, path, world.client, {} if body is not None else None, "no-uuid")
         ask(method, path, world.client, body, str(uuid4()))
-        for job in [job for kind, known in jobs.items() if kind in path or "/requests/" in path for job in known]:
-            ask(method, path, world.client, body, job)
+        if method == "GET" or "{job_id}" in path:
+            for job in [job for kind, known in jobs.items() if kind in path or "/requests/" in path for job in known]:
+                ask(method, path, world.client, None, job)
     with full(world):
         for method, path in operations:
             if path in bodies:
