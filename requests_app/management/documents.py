@@ -9,6 +9,7 @@ from pathlib import Path
 
 from requests_app.admin.explain import REASONS, STATUS_MEANING
 from requests_app.management.setting_texts import INTERNAL, TEXTS
+from requests_app.runtime import REGISTRY, Type
 from requests_app.states import (
     DEADLINE_SETTING,
     FINAL,
@@ -39,6 +40,7 @@ def pages(root: Path) -> dict[Path, str]:
         root / "docs" / "states.md": states_page(),
         root / "docs" / "settings.md": settings_page(root),
         root / "docs" / "reasons.md": reasons_page(),
+        root / "docs" / "runtime.md": runtime_page(),
     }
 
 
@@ -86,6 +88,26 @@ def reasons_page() -> str:
         lines += [f"- {point}" for point in words.look_at]
         lines += ["", f"What usually follows: {words.usually}", ""]
     return "\n".join(lines)
+
+
+def runtime_page() -> str:
+    """Every runtime setting with type, range and meaning."""
+    lines = ["# Runtime settings", "", _MADE.format(source="requests_app/runtime.py"), ""]
+    lines += [
+        "Changed while everything runs: `manage.py relayer_setting list|set|history`, on the desk under Runtime settings, and (those",
+        "marked) over `/admin/config`. Every process follows within 5 s; every change is kept with who, when, why, before and after.",
+        "",
+        "| Name | Type | Range | Default | `/admin/config` | Meaning |",
+        "|---|---|---|---|---|---|",
+    ]
+    for parameter in REGISTRY.values():
+        whole = parameter.type is not Type.F32
+        low, high = (int(bound) if whole else bound for bound in (parameter.low, parameter.high))
+        offered = f"`{parameter.pascal}`" if parameter.http else "–"
+        lines.append(
+            f"| `{parameter.name}` | {parameter.type} | {low} to {high} | `{parameter.default}` | {offered} | {parameter.meaning} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def settings_page(root: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command, get_commands
+from prometheus_client import Counter, Histogram
 
 from relayer_site.metrics_sql import DatabaseCollector
 from requests_app.admin.explain import EVENTS, REASONS, STATUS_MEANING
@@ -88,12 +89,15 @@ def test_every_event_of_the_listener_has_words() -> None:
 @pytest.mark.django_db
 def test_metrics_of_the_operations_page_are_those_of_the_code() -> None:
     from relayer_site import metrics
+    from requests_app import metrics as domain
 
     named = set(re.findall(r"`(relayer_[a-z_]+)(?:\{[a-z_,]+\})?`", (ROOT / "docs/operations.md").read_text()))
     named -= {name for name in named if name in get_commands()}
     database = {family.name for family in DatabaseCollector().collect()}
     http = {f"{metric._name}_total" for metric in (metrics.requests_total, metrics.responses_total)}
-    assert named == database | http | {metrics.request_seconds._name}
+    counted = {item for item in vars(domain).values() if isinstance(item, Counter | Histogram)}
+    own = {f"{item._name}_total" if isinstance(item, Counter) else item._name for item in counted}
+    assert named == database | http | {metrics.request_seconds._name} | own
 
 
 def test_commands_that_the_documents_name_exist() -> None:

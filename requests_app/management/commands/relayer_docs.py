@@ -14,7 +14,7 @@ from requests_app.management.documents import pages, undocumented
 class Command(BaseCommand):
     """Exit code 0; 1 with --check when a page differs, or when a setting has no text."""
 
-    help = "Generate docs/states.md, docs/settings.md and docs/reasons.md from the code."
+    help = "Generate docs/states.md, docs/settings.md, docs/runtime.md and docs/reasons.md from the code."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Writing is the default."""
