@@ -142,8 +142,6 @@ def _database() -> dict[str, Any]:
         options["pool"] = {"min_size": 2, "max_size": env.number("WEB_POOL_SIZE", 20), "timeout": 5, "max_idle": 300}
         # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
         options["prepare_threshold"] = 2
-        # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
-        options["prepare_threshold"] = 2
         return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
     return {**database, "CONN_MAX_AGE": 300, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
 
@@ -175,7 +173,12 @@ Q_CLUSTER: dict[str, Any] = {
 }
 # The turns of each cluster's shifts: classes, or functions that return lists of turns.
 SHIFT_TURNS = {
-    "settle": ["workers.readiness.ReadinessTurn", "workers.settle.SettleTurn", "workers.publisher.PublishTurn"],
+    "settle": [
+        "workers.readiness.ReadinessTurn",
+        "workers.settle.SettleTurn",
+        "workers.commands.CommandTurn",
+        "workers.publisher.PublishTurn",
+    ],
     "sweep": ["workers.sweep.duties"],
 }
 # Each process group has its own queue key (Q_CLUSTER_NAME=settle-<host>-<n>); q2 looks its name up here.
