@@ -107,7 +107,9 @@ class NonceSlot(models.Model):
                 fields=["signer_id", "nonce"],
                 condition=Q(state__in=[SlotState.SIGNED.value, SlotState.LIVE.value]),
                 name="nonce_slot_open",
-            )
+            ),
+            # everything ever signed for a request, dead slots too: deadlines, evidence, retention, the desk
+            models.Index(fields=["kind", "subject_id"], name="nonce_slot_subject"),
         ]
 
 

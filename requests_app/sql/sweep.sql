@@ -1,23 +1,30 @@
 -- What the duties of the sweep cluster read and write (design 5.2.2, 5.5; invariant I3).
 
 -- name: overdue
--- duties/deadlines: rows past their deadline, oldest first (indexes <table>_deadline), with what is known of their sending.
+-- duties/deadlines: rows past their deadline, oldest first (indexes <table>_deadline), with what is known of their sending. So many
+-- of each state: rows that must stay because the chain does not answer never stand in the way of those of another state.
+-- statement_timestamp(), because a volatile clock is no bound of an index scan.
+WITH step AS (SELECT unnest(ARRAY['processing', 'queued', 'receipt_received', 'tx_in_flight']) AS status)
 SELECT o.kind, o.id, o.status, o.gw_reference_id AS ref, o.receipt_block,
        extract(epoch FROM clock_timestamp() - o.deadline_at)::float8 AS late_seconds,
        extract(epoch FROM clock_timestamp() - o.state_entered_at)::float8 AS spent_seconds,
        EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = o.kind AND n.subject_id = o.id) AS has_attempt
   FROM (
-  (SELECT 1::smallint AS kind, r.id, r.status, r.gw_reference_id, r.receipt_block, r.deadline_at, r.state_entered_at FROM user_decrypt_req r
-    WHERE r.deadline_at < clock_timestamp() AND r.status IN ('needs_review', 'processing', 'queued', 'receipt_received', 'tx_in_flight')
-    ORDER BY r.deadline_at LIMIT %(limit)s)
+  (SELECT 1::smallint AS kind, q.* FROM step CROSS JOIN LATERAL (
+    SELECT r.id, r.status, r.gw_reference_id, r.receipt_block, r.deadline_at, r.state_entered_at FROM user_decrypt_req r
+     WHERE r.deadline_at < statement_timestamp() AND r.status IN ('needs_review', 'processing', 'queued', 'receipt_received', 'tx_in_flight') AND r.status = step.status
+     ORDER BY r.deadline_at LIMIT %(limit)s) q)
   UNION ALL
-  (SELECT 2::smallint AS kind, r.id, r.status, r.gw_reference_id, r.receipt_block, r.deadline_at, r.state_entered_at FROM public_decrypt_req r
-    WHERE r.deadline_at < clock_timestamp() AND r.status IN ('needs_review', 'processing', 'queued', 'receipt_received', 'tx_in_flight')
-    ORDER BY r.deadline_at LIMIT %(limit)s)
+  (SELECT 2::smallint AS kind, q.* FROM step CROSS JOIN LATERAL (
+    SELECT r.id, r.status, r.gw_reference_id, r.receipt_block, r.deadline_at, r.state_entered_at FROM public_decrypt_req r
+     WHERE r.deadline_at < statement_timestamp() AND r.status IN ('needs_review', 'processing', 'queued', 'receipt_received', 'tx_in_flight') AND r.status = step.status
+     ORDER BY r.deadline_at LIMIT %(limit)s) q)
   UNION ALL
-  (SELECT 3::smallint AS kind, r.id, r.status, r.gw_reference_id, r.receipt_block, r.deadline_at, r.state_entered_at FROM input_proof_req r
-    WHERE r.deadline_at < clock_timestamp() AND r.status IN ('needs_review', 'processing', 'queued', 'receipt_received', 'tx_in_flight')
-    ORDER BY r.deadline_at LIMIT %(limit)s)) o;
+  (SELECT 3::smallint AS kind, q.* FROM step CROSS JOIN LATERAL (
+    SELECT r.id, r.status, r.gw_reference_id, r.receipt_block, r.deadline_at, r.state_entered_at FROM input_proof_req r
+     WHERE r.deadline_at < statement_timestamp() AND r.status IN ('needs_review', 'processing', 'queued', 'receipt_received', 'tx_in_flight') AND r.status = step.status
+     ORDER BY r.deadline_at LIMIT %(limit)s) q)) o
+ ORDER BY o.deadline_at;
 
 -- name: still_overdue
 -- Locks the rows before a decision: one that moved on while the chain was asked is not decided about.
@@ -70,10 +77,11 @@ SELECT CASE WHEN l.status = 'queued' THEN 'ready' ELSE 'send' END, l.kind || '/'
 
 -- name: purge_requests
 -- duties/retention: final rows past their retention with everything that hangs on them, a batch in one statement. Rows that are
--- not final are never read (index <table>_retention), whatever their age.
+-- not final are never read (index <table>_retention), whatever their age. A volatile clock would be no bound of that index, and each
+-- run would read every row that stays.
 WITH gone AS MATERIALIZED (
   SELECT r.id, r.gw_reference_id FROM {table} r
-   WHERE r.completed_at < clock_timestamp() - make_interval(secs => %(seconds)s) AND r.completed_at IS NOT NULL
+   WHERE r.completed_at < statement_timestamp() - make_interval(secs => %(seconds)s) AND r.completed_at IS NOT NULL
      AND r.status IN ('completed', 'timed_out', 'failure')
    ORDER BY r.completed_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
  owned AS (
@@ -93,7 +101,7 @@ DELETE FROM {table} r USING gone WHERE r.id = gone.id;
 -- References that nobody here asked for, with their shares. Should one turn out to be ours, its answers are read from the log again.
 WITH gone AS MATERIALIZED (
   SELECT gw_reference_id FROM gateway_ref
-   WHERE request_id IS NULL AND first_at < clock_timestamp() - make_interval(secs => %(seconds)s)
+   WHERE request_id IS NULL AND first_at < statement_timestamp() - make_interval(secs => %(seconds)s)
    ORDER BY first_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED),
  shares AS (DELETE FROM user_decrypt_share s USING gone WHERE s.gw_reference_id = gone.gw_reference_id)
 DELETE FROM gateway_ref g USING gone WHERE g.gw_reference_id = gone.gw_reference_id;

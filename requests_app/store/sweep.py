@@ -39,7 +39,7 @@ class Attempt(NamedTuple):
 
 
 def overdue(conn: Connection[Any], limit: int) -> list[Overdue]:
-    """At most `limit` rows of each kind, the latest ones first."""
+    """At most `limit` rows of each kind and state, the longest overdue first."""
     return [
         Overdue(Kind(row.kind), row.id, Status(row.status), *row[3:])
         for row in fetch_all(conn, "sweep", "overdue", {"limit": limit})
