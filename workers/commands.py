@@ -160,12 +160,16 @@ def _send(context: ShiftContext, lane: Lane, command: OpenCommand) -> Verdict:
     """Sign, store and broadcast a further attempt under the command's id; the second time only broadcast it."""
     known = store.attempt_of_command(context.conn, command.command_id)
     if known is not None:
+        crash_point("before_reopen_attempts_commit")
         store.reopen_attempts(context.conn, lane.id, known.nonce)
+        crash_point("after_reopen_attempts_commit")
         lane.resend_all = True
         return Verdict(Outcome.APPLIED, {"tx_hash": "0x" + known.tx_hash.hex(), "nonce": known.nonce})
     with context.conn.transaction():
         subject, verdict = effects.judged(context.conn, command)
         slot, closed = effects.open_slot(context.conn, subject)
+        crash_point("before_judge_command_commit")
+    crash_point("after_judge_command_commit")
     if verdict or closed or slot is None:
         return verdict or closed or rejected("no nonce")
     if slot.signer_id != lane.id:

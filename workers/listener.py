@@ -1,8 +1,7 @@
 """The listener: every event of the gateway's two contracts into the envelope log, in order, then onto the requests.
 
-One process a source holds the lease `listener:<source>`; others stand by. Nothing is ever passed over: the seal moves only in
-the statement that stores the events, only from block to next block, and only under the lease's epoch.
-Empty blocks cost no write: they are remembered here and sealed with the next event, or once a second.
+One process a source holds the lease `listener:<source>`; others stand by. Nothing is passed over: the seal moves only in the statement that stores the events, from block to next block, under the lease's epoch. Empty blocks cost no write: they are
+remembered here and sealed with the next event, or once a second.
 """
 
 from __future__ import annotations
@@ -237,7 +236,9 @@ class ListenerTurn:
         try:
             if self._listener is None:
                 self._listener = self._open(context, lease)
+            crash_point("before_listener_examine_rpc")
             context.clients.endpoints.examine()
+            crash_point("after_listener_examine_rpc")
             return self._listener.poll(context.conn)
         except ForeignChain as error:
             self.fatal = error

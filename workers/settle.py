@@ -59,7 +59,9 @@ class SettleTurn:
         if self._pool is None:
             gateway = config().gateway
             self._pool = SignerPool(gateway.chain_id, gateway.signer_keys)
+        crash_point("before_examine_rpc")
         context.clients.endpoints.examine()
+        crash_point("after_examine_rpc")
         handled = 0
         lanes = self._pool.lanes(context)
         if lanes and monotonic() >= self._orphans_at:

@@ -77,7 +77,10 @@ class Killer:
             self.note("no signer owner to stop")
             return
         self._spared.add(pid)
-        os.kill(pid, signal.SIGSTOP)
+        try:
+            os.kill(pid, signal.SIGSTOP)
+        except ProcessLookupError:
+            return self.pause_owner(seconds)  # it has just been killed; somebody else holds the signer by now, or will
         self.note(f"SIGSTOP of signer owner {pid}")
         self._quit.wait(seconds)
         try:

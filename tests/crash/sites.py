@@ -93,7 +93,7 @@ def functions(edited: Mapping[str, str] | None = None) -> dict[tuple[str, str], 
         for path in sorted(ROOT.glob(pattern)):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             tree = ast.parse((edited or {}).get(module) or path.read_text())
-            imports = _imports(tree)
+            imports = {**_imports(tree), **_tables(tree)}
             for node in _defs(tree):
                 function = _read(module, node, imports, writing)
                 found[function.key] = _merged(found.get(function.key), function)
@@ -105,14 +105,19 @@ def crash_point_names() -> list[tuple[str, str]]:
     found = []
     for top in ("workers", "requests_app"):
         for path in sorted((ROOT / top).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and _name(node.func) == "crash_point":
-                    assert node.args, path
-                    assert isinstance(node.args[0], ast.Constant), (
-                        f"{path}:{node.lineno}: the name of a point is a constant"
-                    )
-                    found.append((str(node.args[0].value), f"{path.relative_to(ROOT)}:{node.lineno}"))
+            calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+            place = path.relative_to(ROOT)
+            found += [(_point(call), f"{place}:{call.lineno}") for call in calls if _name(call.func) == "crash_point"]
     return found
+
+
+def _point(call: ast.Call) -> str:
+    """The name of a point; what is put in at run time shows as *."""
+    (name,) = call.args
+    if isinstance(name, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in name.values)
+    assert isinstance(name, ast.Constant), ast.dump(name)
+    return str(name.value)
 
 
 def holes(edited: Mapping[str, str] | None = None) -> list[str]:
@@ -168,6 +173,18 @@ def _imports(tree: ast.Module) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _tables(tree: ast.Module) -> dict[str, tuple[str, str]]:
+    """Module-level dictionaries of functions, as ("", "f g h"): who looks into one calls them all."""
+    found: dict[str, tuple[str, str]] = {}
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign | ast.Assign) and isinstance(node.value, ast.Dict):
+            target = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+            names = [value.id for value in node.value.values if isinstance(value, ast.Name)]
+            if names and isinstance(target, ast.Name):
+                found[target.id] = ("", " ".join(names))
+    return found
+
+
 def _read(
     module: str, node: ast.FunctionDef, imports: dict[str, tuple[str, str]], writing: set[tuple[str, str]]
 ) -> Function:
@@ -185,12 +202,14 @@ def _read(
         ):
             # Called here, or handed to somebody who calls it.
             function.calls.append((imports[part.value.id][0], part.attr, _span(part)))
+        if isinstance(part, ast.Name) and imports.get(part.id, ("x", ""))[0] == "":
+            function.calls += [("", name, _span(part)) for name in imports[part.id][1].split()]
         if not isinstance(part, ast.Call):
             continue
         owner, name = _owner(part.func), _name(part.func)
         texts = [arg.value for arg in part.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
         if name == "crash_point":
-            function.points.append((texts[0], part.lineno))
+            function.points.append((_point(part), part.lineno))
         elif name in FETCHERS and len(texts) >= 2 and (texts[0], texts[1]) in writing:
             function.writes.append((f"{texts[0]}.{texts[1]}", _span(part)))
         elif (

@@ -18,7 +18,7 @@ def test_names_are_unique_and_come_in_pairs() -> None:
     places = crash_point_names()
     counts = Counter(name for name, _ in places)
     assert [place for place in places if counts[place[0]] > 1] == []
-    odd = {name for name in counts if not re.fullmatch(r"(before|after|between)_[a-z0-9_]+", name)}
+    odd = {name for name in counts if not re.fullmatch(r"(before|after|between)_[a-z0-9_*]+", name)}
     assert odd == set()
     before = {name[7:] for name in counts if name.startswith("before_")}
     assert before == {name[6:] for name in counts if name.startswith("after_")}

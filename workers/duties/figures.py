@@ -27,5 +27,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
             counted += figures.count_ended(context.conn, kind, SETTLE_SECONDS, BATCH)
             crash_point("before_figures_commit")
         crash_point("after_figures_commit")
+    crash_point("before_forget_steps_commit")
     figures.forget_steps(context.conn)
+    crash_point("after_forget_steps_commit")
     return counted if counted >= BATCH else 0
