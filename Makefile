@@ -26,6 +26,7 @@ help:
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
 	@echo "make bench-http    requests a second of POST and GET against a plain DRF echo"
+	@echo "make bench-envelopes  the envelope log against COPY, with the bars of the design"
 	@echo "make reset         forget the database, the devnet and everything else under var/"
 
 .PHONY: install
@@ -90,6 +91,11 @@ openapi: install-dev
 .PHONY: bench-http
 bench-http: install-dev
 	@$(BIN)/python -m bench.http
+
+# BENCH="--seconds 60" for the full length of the eight writers; --json FILE also writes the results there.
+.PHONY: bench-envelopes
+bench-envelopes: install-dev
+	@$(BIN)/python -m bench.envelopes $(BENCH)
 
 .PHONY: requirements
 requirements: install-dev

@@ -1,0 +1,97 @@
+"""The envelope log's figures: `make bench-envelopes`. Bars: P8 of the design, T1 to T14 of reference/envelopes.md 6.7.
+
+Runs on an embedded PostgreSQL of its own with default durability, in a directory that is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.envelope_reads import applying, band_races, drops, reads
+from bench.envelope_scene import Connection, Table
+from bench.envelope_writes import single_inserts, two_processes, writes
+
+
+def writers(conn: Connection, table: Table, seconds: float) -> None:
+    """Eight writers into existing bands, then with new bands all the time."""
+    from bench import envelope_writers as eight
+
+    row = conn.execute("INSERT INTO client_account (name, status) VALUES ('bench', 'active') RETURNING id").fetchone()
+    assert row is not None
+    before = eight.deadlocks(conn)
+    same = eight.run(conn, 320, seconds, new_bands=False, payer=row[0])
+    new = eight.run(conn, 330, seconds, new_bands=True, payer=row[0])
+    name = f"8 writers, {seconds:g} s"
+    table.least(f"{name}, one band an originator", same.rate, "rows/s", note=f"batch p99 {same.p99_ms:.0f} ms")
+    table.least(f"{name}, new bands all the time", new.rate, "rows/s", note=f"batch p99 {new.p99_ms:.0f} ms")
+    table.least("new bands / one band", new.rate / same.rate, "x", 0.5)
+    table.most(
+        "errors surfaced",
+        len(same.errors) + len(new.errors),
+        "count",
+        0,
+        note="; ".join([*same.errors, *new.errors])[:100],
+    )
+    table.most("dead-locks", eight.deadlocks(conn) - before, "count", 0)
+    for phase, first in (("one band", 320), ("new bands", 330)):
+        distinct, usage, congestion = eight.exact(conn, first)
+        table.most(
+            f"{phase}: usage - distinct envelopes",
+            abs(usage - distinct) + abs(congestion - distinct),
+            "rows",
+            0,
+            note=f"{distinct:,} envelopes",
+        )
+    table.most("another originator's p99, new bands / one band", new.probe_p99_ms / max(same.probe_p99_ms, 0.001), "x", 1.5,
+               note=f"{same.probe_p99_ms:.1f} and {new.probe_p99_ms:.1f} ms")  # fmt: skip
+
+
+def main() -> None:
+    """Run everything and print the table; exit code 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5, help="length of each phase of the eight writers (full: 60)")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of the dropped band")
+    parser.add_argument("--json", help="also write the results there")
+    options = parser.parse_args()
+    var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
+    os.environ.update(RELAYER_VAR=str(var), DJANGO_SETTINGS_MODULE="relayer_site.settings")
+    os.environ.pop("DATABASE_URL", None)
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connections
+
+    from requests_app.store.session import connect
+    from workers.duties.bands_retire import ALARM_BANDS, MOST_BANDS
+
+    table = Table()
+    try:
+        call_command("migrate", verbosity=0)
+        connections["default"].close()
+        with connect("worker", name="bench") as conn:
+            for part in (writes, two_processes, single_inserts, reads, band_races, applying):
+                part(conn, table)
+            drops(conn, table, options.rows)
+            table.most("T12 live bands: alarm", ALARM_BANDS, "bands", 64, note=f"error from {MOST_BANDS}")
+            writers(conn, table, options.seconds)
+        print(table.document())
+        if options.json:
+            Path(options.json).write_text(table.document())
+    finally:
+        from relayer_site.embedded import EmbeddedPostgres
+
+        with contextlib.suppress(Exception):
+            EmbeddedPostgres(var).stop()
+        shutil.rmtree(var, ignore_errors=True)
+    sys.exit(int(any(one.passed is False for one in table.results)))
+
+
+if __name__ == "__main__":
+    main()
