@@ -1,7 +1,8 @@
 """The listener: every event of the gateway's two contracts into the envelope log, in order, then onto the requests.
 
-One process a source holds the lease `listener:<source>`; others stand by. Nothing is passed over: the seal moves only in the statement that stores the events, from block to next block, under the lease's epoch. Empty blocks cost no write: they are
-remembered here and sealed with the next event, or once a second.
+One process a source holds the lease `listener:<source>`; others stand by. Nothing is passed over: the seal moves only in the
+statement that stores the events, block by block, under the lease's epoch. Empty blocks are remembered here and sealed with the
+next event, or once a second.
 """
 
 from __future__ import annotations
