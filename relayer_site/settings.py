@@ -139,7 +139,10 @@ def _database() -> dict[str, Any]:
         options["options"] = f"{given.get('options', '')} {limits}".strip()
     if RELAYER_ROLE == "web":
         # Only the web role pools: under a q2 cluster the pool's sockets would be shared by forked processes.
-        options["pool"] = {"min_size": 2, "max_size": env.number("WEB_POOL_SIZE", 20), "timeout": 5, "max_idle": 300}
+        size, threads = env.number("WEB_POOL_SIZE", 20), env.number("WEB_THREADS", 32)
+        # Not every thread may wait for a connection: while the database is away the others answer at once, /liveness among them.
+        waiting = max(1, threads // 2, threads - size)
+        options["pool"] = {"min_size": 2, "max_size": size, "max_waiting": waiting, "timeout": 5, "max_idle": 300}
         # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
         options["prepare_threshold"] = 2
         return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}

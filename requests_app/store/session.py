@@ -38,6 +38,9 @@ _TIMEOUTS: dict[Role, dict[str, str]] = {
 }
 
 
+_DJANGO_ONLY = frozenset({"pool", "isolation_level", "server_side_binding", "assume_role"})
+
+
 def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]:
     """A new autocommit connection to the default database with the role's timeouts.
 
@@ -62,12 +65,10 @@ def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]
         "keepalives_idle": 2,
         "keepalives_interval": 2,
         "keepalives_count": 2,
+        "autocommit": True,
+        "prepare_threshold": 1,
     }
-    return psycopg.connect(
-        autocommit=True,
-        prepare_threshold=1,
-        **{key: value for key, value in parameters.items() if value is not None},
-    )
+    return psycopg.connect(**{key: value for key, value in parameters.items() if value is not None})
 
 
 def web_connection() -> psycopg.Connection[Any]:

@@ -35,3 +35,11 @@ def test_session_options_of_the_url_hold_beside_the_limits_of_the_role(options):
     with connect("worker") as conn:
         found = [conn.execute(f"SHOW {name}").fetchone()[0] for name in ("search_path", "statement_timeout", "jit")]
     assert found == ["elsewhere,public", "10s", "off"]
+
+
+def test_what_django_keeps_in_the_options_is_no_obstacle(options):
+    """The web role's pool and threshold of preparing; a process of that role opens connections of its own, too."""
+    options.update(pool={"min_size": 1}, prepare_threshold=2)
+    with connect("worker") as conn:
+        assert conn.prepare_threshold == 1
+        assert conn.autocommit
