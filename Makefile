@@ -64,12 +64,12 @@ FUZZ_SECONDS ?= 300
 fuzz: install-dev
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/wire/test_fuzz.py -s -q
 
-# Every page of the desk, of the stack that `make up` or `make demo` runs: wide, dark, narrow.
+# The pictures of docs/reviewer-guide.md, from a database that is the same every time. For every page of a running stack in three forms:
+# .venv/bin/python -m tests.browser.screenshots --url http://127.0.0.1:$(cat var/api-port) --demo var/demo.json --out DIR
 .PHONY: screenshots
 screenshots: install-dev
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
-	@$(BIN)/python -m tests.browser.screenshots --url http://127.0.0.1:$$(cat $${RELAYER_VAR:-var}/api-port) \
-		--demo $${RELAYER_VAR:-var}/demo.json
+	@GUIDE_OUT=docs/screenshots $(BIN)/python -m pytest tests/browser/test_guide.py -q
 
 # One target a question, so that `make -k lint` answers all of them.
 .PHONY: lint ruff format types imports migrations openapi

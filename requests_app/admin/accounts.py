@@ -18,7 +18,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 
 from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin
-from requests_app.admin.client_deeds import carry_out, create, creation_form, deed_sections, may_manage, never_cached
+from requests_app.admin.client_deeds import carry_out, create, creation_form, deed_sections, may_manage
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.models import Account, ApiKey, RequestClient
 
@@ -53,7 +53,7 @@ class AccountAdmin(ExtraPages, RecordAdmin):
             made = create(request, self)
             sections = made or sections
         links = [("All clients", reverse("admin:requests_app_account_changelist"))]
-        return never_cached(self.render_page(request, "New client", {"sections": sections, "links": links}))
+        return self.render_page(request, "New client", {"sections": sections, "links": links})
 
     def act(self, request: HttpRequest, obj: Any) -> HttpResponse | None:
         """Disable, enable, issue, rotate, revoke. A new key is on the answer itself and nowhere else."""
@@ -63,7 +63,7 @@ class AccountAdmin(ExtraPages, RecordAdmin):
         if secret is None:
             return HttpResponseRedirect(self.page_url(obj))
         context = {"sections": [secret, *self.sections(request, obj)], "links": self.links(request, obj)}
-        return never_cached(self.render_page(request, self.page_title(obj), context))
+        return self.render_page(request, self.page_title(obj), context)
 
     @display(description="Status")
     def state(self, obj: Account) -> Any:

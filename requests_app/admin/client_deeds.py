@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.contrib import messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 
 from requests_app import clients
 from requests_app.admin import cells
@@ -26,12 +26,6 @@ NEEDS_REASON: Final = "Say why: the reason is part of the history."
 def may_manage(request: HttpRequest) -> bool:
     """Whether the person may change clients and keys."""
     return bool(request.user.has_perm(PERMISSION))
-
-
-def never_cached(response: HttpResponse) -> HttpResponse:
-    """An answer that may hold a key stays in no cache and no history."""
-    response["Cache-Control"] = "no-store"
-    return response
 
 
 def creation_form(request: HttpRequest) -> DeedForm:

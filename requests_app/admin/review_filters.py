@@ -29,13 +29,13 @@ CLIENTS_SHOWN: Final = 40
 def live_leases() -> QuerySet[ExecLease]:
     """The lease of the outer case, while it lasts."""
     resource = Concat(Value("review:"), Cast(OuterRef("pk"), TextField()))
-    return ExecLease.objects.filter(resource=resource).filter(lease_until__gt=Now())
+    return ExecLease.objects.filter(resource=resource, lease_until__gt=Now())
 
 
 def with_assignee(queryset: QuerySet[Any]) -> QuerySet[Any]:
     """Cases with `assignee`, the name of who has them, or None."""
     name = live_leases().annotate(name=Substr("instance", len(PREFIX) + 1, output_field=CharField())).values("name")[:1]
-    return queryset.annotate(assignee=Subquery(name))
+    return queryset.annotate(assignee=Subquery(name))  # type: ignore[no-any-return]
 
 
 class StatusFilter(SimpleListFilter):
