@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from bench.envelope_reads import applying, band_races, drops, reads
@@ -52,12 +53,33 @@ def writers(conn: Connection, table: Table, seconds: float) -> None:
                note=f"{same.probe_p99_ms:.1f} and {new.probe_p99_ms:.1f} ms")  # fmt: skip
 
 
+def bands(conn: Connection, table: Table, options: argparse.Namespace) -> None:
+    """T10, T11, T12."""
+    from workers.duties.bands_retire import ALARM_BANDS, MOST_BANDS
+
+    band_races(conn, table)
+    drops(conn, table, options.rows)
+    table.most("T12 live bands: alarm", ALARM_BANDS, "bands", 64, note=f"error from {MOST_BANDS}")
+
+
+PARTS: dict[str, Callable[[Connection, Table, argparse.Namespace], None]] = {
+    "writes": lambda conn, table, _: writes(conn, table),
+    "processes": lambda conn, table, _: two_processes(conn, table),
+    "single": lambda conn, table, _: single_inserts(conn, table),
+    "reads": lambda conn, table, _: reads(conn, table),
+    "applying": lambda conn, table, _: applying(conn, table),
+    "bands": bands,
+    "writers": lambda conn, table, options: writers(conn, table, options.seconds),
+}
+
+
 def main() -> None:
     """Run everything and print the table; exit code 1 when a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5, help="length of each phase of the eight writers (full: 60)")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the dropped band")
     parser.add_argument("--json", help="also write the results there")
+    parser.add_argument("--only", nargs="*", help="parts to run (default: all): " + " ".join(PARTS))
     options = parser.parse_args()
     var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
     os.environ.update(RELAYER_VAR=str(var), DJANGO_SETTINGS_MODULE="relayer_site.settings")
@@ -69,18 +91,15 @@ def main() -> None:
     from django.db import connections
 
     from requests_app.store.session import connect
-    from workers.duties.bands_retire import ALARM_BANDS, MOST_BANDS
 
     table = Table()
     try:
         call_command("migrate", verbosity=0)
         connections["default"].close()
         with connect("worker", name="bench") as conn:
-            for part in (writes, two_processes, single_inserts, reads, band_races, applying):
-                part(conn, table)
-            drops(conn, table, options.rows)
-            table.most("T12 live bands: alarm", ALARM_BANDS, "bands", 64, note=f"error from {MOST_BANDS}")
-            writers(conn, table, options.seconds)
+            for name, part in PARTS.items():
+                if not options.only or name in options.only:
+                    part(conn, table, options)
         print(table.document())
         if options.json:
             Path(options.json).write_text(table.document())

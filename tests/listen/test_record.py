@@ -66,6 +66,7 @@ def test_twice_in_one_answer_collapses(log: psycopg.Connection) -> None:
 
 
 def test_gap_is_refused_and_names_the_seal(log: psycopg.Connection) -> None:
+    """L-4: a range that does not join the seal stores nothing."""
     record(log, 1, 4, [])
     with pytest.raises(Gap) as caught:
         record(log, 6, 9, [share(REF, 0, (7, 0))])
