@@ -82,10 +82,10 @@ def progress(request: HttpRequest, case: ReviewCase) -> Progress | None:
 
 def _decision_row(decision: ReviewDecision, command: Command | None) -> Sequence[Any]:
     what = [TITLES[ReviewAction(decision.action)]]
-    what += [f"{name.replace('_', ' ')}: {value}" for name, value in decision.parameters.items()]
+    what += [_parameter(name, str(value)) for name, value in decision.parameters.items()]
     return (
         decision.seq,
-        cells.stacked(cells.wrapped(text) for text in what),
+        cells.stacked(what),
         cells.stacked((decision.decided_by, cells.short_moment(decision.decided_at))),
         cells.stacked((decision.second_by, cells.short_moment(decision.second_at)))
         if decision.second_by
@@ -94,6 +94,12 @@ def _decision_row(decision: ReviewDecision, command: Command | None) -> Sequence
         state_of(decision, command),
         outcome_of(command),
     )
+
+
+def _parameter(name: str, value: str) -> Any:
+    if name == "ceiling_wei" and value.isdecimal():
+        return f"up to {Decimal(value) / 10**9:f} gwei a gas"
+    return cells.stacked_pairs([(name.replace("_", " "), cells.code(value))])
 
 
 def state_of(decision: ReviewDecision, command: Command | None) -> Any:
@@ -185,19 +191,14 @@ def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Sectio
     headers = (
         "Node",
         "Answered",
-        "Head",
-        "Finalized",
-        "Nonce latest",
-        "Pending",
-        "Finalized nonce",
+        "Head / finalized",
+        "Nonce latest / pending / finalized",
         "Balance",
         "Answer on chain",
     )
     note = f"asked now; the slot's nonce is {now.slot.nonce}" if now.slot else "asked now"
     seen = [_sighting_row(report.node, one) for report in reports for one in report.sightings]
-    tables: list[Section] = [
-        Table("What the nodes say", headers, rows, numeric=frozenset({2, 3, 4, 5, 6, 7}), note=note)
-    ]
+    tables: list[Section] = [Table("What the nodes say", headers, rows, numeric=frozenset({4}), note=note)]
     if now.slot is not None:
         empty = "No node answered about the transactions."
         tables.append(Table("Each transaction at each node", ("Node", "Transaction", "Seen", "Receipt"), seen, empty))
@@ -208,17 +209,16 @@ def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Sectio
 
 def _node_row(report: NodeReport) -> Sequence[Any]:
     if report.error is not None:
-        return (report.node, cells.toned("no answer", "bad"), cells.wrapped(report.error), *[cells.NOTHING] * 6)
-    flags = [
-        cells.stacked_pairs([(name, {None: "?", True: "yes", False: "no"}[value])])
-        for name, value in report.flags.items()
-    ]
+        answer = cells.stacked((cells.toned("no answer", "bad"), cells.wrapped(report.error)))
+        return (report.node, answer, *[cells.NOTHING] * 4)
+    nonces = [cells.number(report.nonces.get(block)) for block in ("latest", "pending", "finalized")]
+    words = {None: "not said", True: "yes", False: "no"}
+    flags = [cells.stacked_pairs([(name, words[value])]) for name, value in report.flags.items()]
     return (
         report.node,
         cells.toned(f"in {report.seconds * 1000:.0f} ms", "good"),
-        cells.number(report.head),
-        cells.number(report.finalized),
-        *(cells.number(report.nonces.get(block)) for block in ("latest", "pending", "finalized")),
+        f"{cells.number(report.head)} / {cells.number(report.finalized)}",
+        " / ".join(nonces),
         cells.tokens(Decimal(report.balance)) if report.balance is not None else cells.NOTHING,
         cells.stacked(flags) if flags else cells.NOTHING,
     )

@@ -1,4 +1,4 @@
-"""Pictures of every page of the desk: wide, narrow and dark. `make screenshots` calls it against a running site.
+"""Pictures of every page of the desk: wide, narrow and dark, of a running site. (`make screenshots` makes those of the guide.)
 
     python -m tests.browser.screenshots --url http://127.0.0.1:8000 --user NAME --password WORD [--out DIR] [--only overview]
 
@@ -32,6 +32,7 @@ FLAGS = [
 APP = "/admin/requests_app"
 LISTS = {
     "overview": "/admin/",
+    "overview-week": "/admin/?span=7d",
     "reviews": f"{APP}/reviewcase/",
     "reviews-empty": f"{APP}/reviewcase/?q=0x{'00' * 32}",
     "user-decrypts": f"{APP}/userdecryptrequest/",
@@ -40,6 +41,7 @@ LISTS = {
     "shares": f"{APP}/userdecryptshare/",
     "transitions": f"{APP}/requesttransition/",
     "jobs": f"{APP}/queuejob/",
+    "decisions": f"{APP}/reviewdecision/",
     "commands": f"{APP}/command/",
     "leases": f"{APP}/execlease/",
     "heartbeats": f"{APP}/workerbeat/",
@@ -50,6 +52,7 @@ LISTS = {
     "envelopes": f"{APP}/envelopesource/1/envelopes/",
     "dead-letters": f"{APP}/envelopesource/1/dead/",
     "accounts": f"{APP}/account/",
+    "account-create": f"{APP}/account/create/",
     "api-keys": f"{APP}/apikey/",
     "schedules": "/admin/django_q/schedule/",
 }
@@ -63,6 +66,7 @@ PAGES = {
     "attempt": f"{APP}/txattempt/",
     "source": f"{APP}/envelopesource/",
     "account": f"{APP}/account/?o=1",
+    "decision": f"{APP}/reviewdecision/",
     "command": f"{APP}/command/",
     "lease": f"{APP}/execlease/",
 }
@@ -163,7 +167,7 @@ def main() -> None:
     parser.add_argument("--user", default="")
     parser.add_argument("--password", default="")
     parser.add_argument("--demo", help="demo.json with the login")
-    parser.add_argument("--out", default="docs/screenshots")
+    parser.add_argument("--out", default="var/screenshots")
     parser.add_argument("--only", default="")
     parser.add_argument("--form", choices=sorted(FORMS))
     arguments = parser.parse_args()

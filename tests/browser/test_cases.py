@@ -195,15 +195,13 @@ def test_two_browsers_at_once_give_one_effect_and_a_disabled_reviewer_none(desk:
     with desk.stack.database() as conn:
         assert conn.execute("SELECT count(*) FROM review_decision WHERE case_id = %s", (case,)).fetchone() == (0,)
         conn.execute("UPDATE auth_user SET is_active = true WHERE username = 'ada'")
-    log_in(ada, desk.stack.url, "ada", PASSWORD)
     page = desk.decide("ada", case, "Broadcast the same bytes again", "Broadcast again", "enabled again")
     desk.outcome(page, "applied")
     desk.ends(job_id, "completed")
 
 
-def test_a_lost_nonce_is_sent_anew_when_another_person_confirms_and_the_signer_resumed(desk: Desk) -> None:
+def lose_nonce(desk: Desk, job_id: str) -> int:
     """The key is used elsewhere, so the nonce is gone; what rule R5 needs two nodes and a minute for is written here by hand."""
-    job_id, case = desk.park()
     with desk.stack.database() as conn:
         found = conn.execute(
             "SELECT n.signer_id, n.nonce, s.address FROM nonce_slot n JOIN signer s ON s.id = n.signer_id"
@@ -219,17 +217,58 @@ def test_a_lost_nonce_is_sent_anew_when_another_person_confirms_and_the_signer_r
     with desk.stack.database() as conn:
         conn.execute("UPDATE nonce_slot SET state = 'dead' WHERE signer_id = %s AND nonce = %s", (signer_id, nonce))
         conn.execute("UPDATE tx_attempt SET state = 'dropped' WHERE signer_id = %s AND nonce = %s", (signer_id, nonce))
-    page = desk.decide("ada", case, "Send anew on a new nonce", "Propose a new nonce", "the nonce is gone for good")
+    return int(signer_id)
+
+
+def confirm(desk: Desk, case: int) -> None:
+    """Ada cannot, Bob does."""
+    page = desk.pages["ada"]
     expect(page.get_by_text("waits for a second person").first).to_be_visible()
     assert page.get_by_role("button", name="Confirm").count() == 0
     bob = desk.open("bob", case)
     bob.get_by_role("button", name="Confirm").click()
-    signer = desk.pages["bob"]
     desk.outcome(bob, "applied")
-    signer.goto(f"{desk.stack.url}/admin/requests_app/signer/{signer_id}/change/")
-    if signer.locator("summary", has_text="Resume the signer").count():
-        signer.locator("summary", has_text="Resume the signer").click()
-        signer.locator("details[open] [name=reason]").fill("the other use is explained")
-        signer.get_by_role("button", name="Resume").click()
-        desk.outcome(signer, "applied")
+
+
+def resume(desk: Desk, signer_id: int) -> None:
+    """Bob explains the other use of the key, if the relayer blocked it."""
+    page = desk.pages["bob"]
+    page.goto(f"{desk.stack.url}/admin/requests_app/signer/{signer_id}/change/")
+    if page.locator("summary", has_text="Resume the signer").count():
+        page.locator("summary", has_text="Resume the signer").click()
+        page.locator("details[open] [name=reason]").fill("the other use is explained")
+        page.get_by_role("button", name="Resume").click()
+        desk.outcome(page, "applied")
+
+
+def test_a_lost_nonce_is_sent_anew_when_another_person_confirms(desk: Desk) -> None:
+    job_id, case = desk.park()
+    signer_id = lose_nonce(desk, job_id)
+    desk.decide("ada", case, "Send anew on a new nonce", "Propose a new nonce", "the nonce is gone for good")
+    confirm(desk, case)
+    resume(desk, signer_id)
     desk.ends(job_id, "completed")
+
+
+def test_a_lost_request_fails_when_another_person_confirms(desk: Desk) -> None:
+    job_id, case = desk.park()
+    before = len(desk.stack.request_events())
+    signer_id = lose_nonce(desk, job_id)
+    desk.decide("ada", case, "Close it as failed", "Close as failed", "the client asked elsewhere")
+    confirm(desk, case)
+    assert "the client asked elsewhere" in desk.ends(job_id, "failure").fail_detail
+    resume(desk, signer_id)
+    assert len(desk.stack.request_events()) == before
+
+
+def test_a_signer_is_paused_and_resumed(desk: Desk) -> None:
+    page = desk.pages["ada"]
+    with desk.stack.database() as conn:
+        found = conn.execute("SELECT id FROM signer WHERE status = 'active' ORDER BY id LIMIT 1").fetchone()
+    assert found is not None
+    page.goto(f"{desk.stack.url}/admin/requests_app/signer/{found[0]}/change/")
+    for title, button, status in (("Pause the signer", "Pause", "paused"), ("Resume the signer", "Resume", "active")):
+        page.locator("summary", has_text=title).click()
+        page.locator("details[open] [name=reason]").fill("maintenance")
+        page.get_by_role("button", name=button, exact=True).click()
+        expect(page.locator(".rl-fact .rl-badge", has_text=status).first).to_be_visible(timeout=WAIT_MS)

@@ -27,7 +27,7 @@ def as_role(db: None) -> Callable[[str], Client]:
     """A logged-in client with the given role ("" = staff without any)."""
 
     def log_in(role: str) -> Client:
-        user = User.objects.create_user(f"{role or 'nobody'}-person", password="a-Long-passw0rd", is_staff=True)
+        user = User.objects.create_user(f"{role or 'nobody'}-person", is_staff=True)
         if role:
             user.groups.add(Group.objects.get(name=role))
         client = Client()

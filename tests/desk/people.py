@@ -42,7 +42,7 @@ class Person:
 
 def person(name: str, role: str = "operator") -> Person:
     """A new member of the staff with a role."""
-    user = User.objects.create_user(name, password="a-Long-passw0rd", is_staff=True)
+    user = User.objects.create_user(name, is_staff=True)
     user.groups.add(Group.objects.get(name=role))
     client = Client()
     client.force_login(user)
