@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -102,6 +103,9 @@ def ready_for_production(app_configs: Apps, **options: Any) -> list[CheckMessage
     except ConfigurationError as error:
         found.append(Warning(f"The chains are not configured: {error}.", id="relayer.W001"))
     else:
+        urls = (*chains.gateway.rpc_urls, *(host.url for host in chains.host_chains.values()))
+        if not all(re.match(r"https?://[^/]", url) for url in urls):
+            found.append(Warning("An RPC endpoint is not an http or https URL with a host.", id="relayer.W006"))
         if not chains.gateway.signer_keys:
             found.append(Warning("No GATEWAY_SIGNER_KEYS: nothing will be sent.", id="relayer.W002"))
     if not settings.DATABASE_URL:

@@ -209,7 +209,9 @@ class LeaseKeeper:
                     due = monotonic() - self._renewed_at >= self.seconds / 3 - pause / 2
                     if due or self._unmarked:
                         self._renew()
-            except psycopg.Error as error:
+            except Exception as error:
+                # Whatever it is (the embedded server that does not start is no psycopg.Error): a thread that ended here would
+                # leave a working loop without leases and signs of life for good.
                 log.warning("leases not renewed", extra={"action": "lease_renew", "error": str(error)})
 
     def _turn_age(self) -> float:

@@ -31,6 +31,9 @@ class AdminConfig(FaceView):
     """GET shows the parameters, POST `{"param": name, "value": number}` changes one."""
 
     http_method_names: Any = ("get", "head", "post")
+    schema: Any = (
+        None  # an operator's route: no part of the documented API, and nothing for `check --deploy` to guess about
+    )
 
     def get(self, request: HttpRequest) -> HttpResponse:
         """Every parameter that may be changed here, with its value and range."""

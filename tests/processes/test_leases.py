@@ -210,6 +210,29 @@ def test_keeper_survives_the_loss_of_its_session(keepers: Callable[..., LeaseKee
     assert not lease.lost
 
 
+def test_keeper_survives_an_error_that_is_not_the_databases(
+    keepers: Callable[..., LeaseKeeper], conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An embedded server that does not start is a RuntimeError; it used to end the renewing thread for good."""
+    keeper = keepers("a", seconds=1.5)
+    assert keeper.try_hold(SIGNER) is not None
+    failed: list[str] = []
+
+    def refuse(role: str, *, name: str) -> Any:
+        failed.append(name)
+        raise RuntimeError("the embedded PostgreSQL does not start")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("workers.leases.connect", refuse)
+        conn.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'relayer-leases' AND datname = current_database()"
+        )
+        wait_until(lambda: failed, 5, "a renewal without a server")
+    before = _until(conn)
+    wait_until(lambda: _until(conn) > before, 5, "renewed once the server is back")
+
+
 def test_hung_loop_loses_its_lease_and_shows_it(
     keepers: Callable[..., LeaseKeeper], conn: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
