@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import pytest
 from django.urls import reverse
 
@@ -365,3 +368,16 @@ def test_hostile_text_in_every_field_is_escaped(scene: Scene, ada: Person) -> No
         page = ada.client.get(url).content.decode()
         assert "<script>alert" not in page
         assert "<img src=x" not in page
+
+
+def test_a_case_with_everything_asks_a_bounded_number_of_questions(
+    scene: Scene, ada: Person, django_assert_max_num_queries: Callable[[int], AbstractContextManager[object]]
+) -> None:
+    """Whatever the queue's length: forty statements of the ORM at most."""
+    case = parked(scene)
+    for _ in range(20):
+        parked(scene)
+    ada.decide(case, "resume")
+    ada.client.get("/admin/")
+    with django_assert_max_num_queries(40):
+        ada.get(case)
