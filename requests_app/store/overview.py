@@ -145,7 +145,7 @@ def queue_depths(conn: psycopg.Connection[Any]) -> list[QueueDepth]:
 
 
 def leases(conn: psycopg.Connection[Any]) -> list[Lease]:
-    """List every execution lease, live or expired."""
+    """List the execution leases, live or expired; of those on review cases the live ones."""
     return [Lease(*row) for row in fetch_all(conn, "overview", "leases")]
 
 

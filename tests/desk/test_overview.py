@@ -152,3 +152,10 @@ def test_status_command_prints_both_forms(scene: Scene, capsys: pytest.CaptureFi
     document = json.loads(capsys.readouterr().out)
     assert document["requests"]["input-proof"]["completed"] == 2
     assert document["signers"][0]["address"].startswith("0x")
+
+
+def test_cases_that_somebody_once_had_do_not_fill_the_page(scene: Scene) -> None:
+    now = datetime.now(UTC)
+    for number, until in ((1, now - timedelta(hours=1)), (2, now + timedelta(hours=1))):
+        models.ExecLease.objects.create(resource=f"review:{number}", instance="desk:ada", epoch=1, lease_until=until)
+    assert [row.resource for row in overview().leases if row.resource.startswith("review:")] == ["review:2"]
