@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import psycopg
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -246,9 +247,24 @@ class LogMachine(RuleBasedStateMachine):
         return "completed" if enough else "receipt_received"
 
 
-def test_the_log_follows_the_chain(log: Connection) -> None:
+def follow(log: Connection, examples: int, steps: int) -> None:
     machine = type("Machine", (LogMachine,), {"conn": log})
     limits = settings(
-        max_examples=15, stateful_step_count=20, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=limits)
+
+
+def test_the_log_follows_the_chain(log: Connection) -> None:
+    follow(log, 6, 15)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_the_log_follows_the_chain_for_long(log: Connection) -> None:
+    follow(log, 100, 40)

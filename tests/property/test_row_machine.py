@@ -235,9 +235,24 @@ class RowMachine(RuleBasedStateMachine):
         return [rows, slots, signer, self.conn.execute("SELECT count(*) FROM tx_attempt").fetchall()]
 
 
-def test_rows_always_have_an_owner_and_rest_when_they_are_final(conn: Connection) -> None:
+def live(conn: Connection, examples: int, steps: int) -> None:
     machine = type("Machine", (RowMachine,), {"conn": conn})
     limits = settings(
-        max_examples=15, stateful_step_count=25, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(machine, settings=limits)
+
+
+def test_rows_always_have_an_owner_and_rest_when_they_are_final(conn: Connection) -> None:
+    live(conn, 12, 25)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_rows_always_have_an_owner_for_long(conn: Connection) -> None:
+    live(conn, 150, 60)
