@@ -87,9 +87,7 @@ def parked_positions(
     return [row.position for row in fetch_all(conn, "readers", "parked_positions", parameters)]
 
 
-def resolve_parked(
-    conn: Connection[Any], source_id: int, positions: Sequence[int], *, consumer: str = REQUESTS
-) -> int:
+def resolve_parked(conn: Connection[Any], source_id: int, positions: Sequence[int], *, consumer: str = REQUESTS) -> int:
     """Note that these parked envelopes are applied now: how many were open."""
     parameters = {"consumer": consumer, "source": source_id, "positions": list(positions)}
     return run(conn, "readers", "resolve_parked", parameters)
