@@ -50,6 +50,8 @@ def fresh(path: str) -> Any:
         body["ciphertextHandles"] = [fresh_handle()]
     elif "ciphertextWithInputVerification" in body:
         body["ciphertextWithInputVerification"] = secrets.token_hex(64)
+    elif "payload" in body:
+        body["payload"] = "0x" + secrets.token_hex(8)
     elif "attestedPayload" in body:
         body["attestedPayload"]["handles"][0]["ctHandle"] = fresh_handle()
     else:
@@ -59,10 +61,10 @@ def fresh(path: str) -> Any:
 
 def kind_of(path: str) -> str:
     """The kind whose jobs a route knows; any kind for the routes that know all."""
-    for kind in ("input-proof", "public-decrypt", "user-decrypt"):
+    for kind in ("envelopes", "input-proof", "public-decrypt", "user-decrypt"):
         if kind in path:
             return kind
-    return _chance.choice(list(_jobs))
+    return _chance.choice([kind for kind in _jobs if kind != "envelopes"])
 
 
 @schemathesis.hook
@@ -75,7 +77,9 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         case.query = {}
     if "{job_id}" in path and case.method in ("GET", "POST") and _chance.random() < KNOWN_SHARE:
         with _lock:
-            case.path_parameters = {"job_id": _chance.choice(_jobs[kind_of(path)])}
+            known = _jobs[kind_of(path)]
+        if known:
+            case.path_parameters = {"job_id": _chance.choice(known)}
         if case.query:
             case.query = {name: value for name, value in case.query.items() if name != "wait"}
 
@@ -94,9 +98,10 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     }
     with _lock, LOG.open("a") as log:
         log.write(json.dumps(line) + "\n")
-    if case.method == "POST" and response.status_code == 202 and path in INPUT["bodies"]:
-        body = json.loads(response.content)
-        job = body["ext_job_id"] if "ext_job_id" in body else body["result"]["jobId"]
+    if case.method == "POST" and response.status_code in (201, 202) and path in INPUT["bodies"]:
+        location = response.headers.get("location")
+        location = location[0] if isinstance(location, list) else location
+        job = location.rsplit("/", 1)[1] if location else json.loads(response.content)["result"]["jobId"]
         with _lock:
             _jobs[kind_of(path)].append(job)
 

@@ -9,24 +9,29 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from requests_app.states import Kind
+from requests_app.store.publish import WAITING_AT_MOST
 from tests.stack.harness import ROOT
-from tests.wire.client import Client
+from tests.wire.client import Client, Response
 from tests.wire.world import SOFT_LIMIT, World
-from workers.devnet.traffic import FORMS, PATHS
+from workers.devnet.traffic import FORMS, PATHS, Form
 
 FUZZ = ROOT / "tests" / "fuzz"
 CHECKS = (
     "status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,"
     "ignored_auth,allow_header_conformance,only_server_errors_of_the_contract"
 )
-# Every route needs one of these.
-TABLES = ("request_client", "published_key")
+# Every route needs one of these, unless it remembers the key it was called with.
+TABLES = ("client_account", "published_key")
+PUBLISH = "/v1/envelopes"
+PUBLICATION = {"topic": "0x66757a7a", "payload": "0x00"}
 Seen = Counter[tuple[str, str, int]]
 
 
@@ -51,6 +56,7 @@ def run(
     by_path = {PATHS[form][0]: made for form, made in bodies.items()}
     for form, made in bodies.items():
         by_path.setdefault(f"/v1/{PATHS[form][1]}", []).extend(made)
+    by_path[PUBLISH] = [PUBLICATION]
     given, log = directory / "input.json", directory / "exchanges.jsonl"
     given.write_text(json.dumps({"bodies": by_path, "jobs": jobs}))
     line = [
@@ -88,37 +94,58 @@ def documented() -> set[tuple[str, str, int]]:
     }
 
 
-def direct(world: World, missing: set[tuple[str, str, int]], jobs: Mapping[str, list[str]]) -> Seen:
-    """Requests for statuses that chance did not meet: without a key, full queues, a table that is gone, known and unknown jobs."""
-    seen: Seen = Counter()
+class Direct:
+    """Requests for statuses that chance did not meet, at every operation that lacks one."""
 
-    def ask(method: str, path: str, client: Client, body: Any = None, job: str = "") -> None:
-        response = client.exchange(
-            method, path.replace("{job_id}", job), None if body is None else json.dumps(body).encode()
-        )
-        seen[method, path, response.status] += 1
+    def __init__(self, world: World, missing: set[tuple[str, str, int]], jobs: Mapping[str, list[str]]) -> None:
+        self._world, self._jobs = world, jobs
+        self._operations = sorted({(method, path) for method, path, _ in missing})
+        self._bodies: dict[str, Callable[[], Any]] = {PUBLISH: lambda: dict(PUBLICATION)}
+        for form in FORMS:
+            made = partial(self._draft, form)
+            self._bodies[PATHS[form][0]] = self._bodies[f"/v1/{PATHS[form][1]}"] = made
+        self.seen: Seen = Counter()
 
-    bodies: dict[str, Callable[[], Any]] = {}
-    for form in FORMS:
-        bodies[PATHS[form][0]] = bodies[f"/v1/{PATHS[form][1]}"] = lambda form=form: world.draft(form).body  # type: ignore[misc]
-    # GETs first: a POST may cancel what they look at.
-    operations = sorted({(method, path) for method, path, _ in missing})
-    for method, path in operations:
-        body = bodies[path]() if path in bodies else None
-        ask(method, path, Client(world.stack.url, None), body, str(uuid4()))
-        ask(method, path, world.client, {} if body is not None else None, "no-uuid")
-        ask(method, path, world.client, body, str(uuid4()))
-        if method == "GET" or "{job_id}" in path:
-            for job in [job for kind, known in jobs.items() if kind in path or "/requests/" in path for job in known]:
-                ask(method, path, world.client, None, job)
-    with full(world):
-        for method, path in operations:
-            if path in bodies:
-                ask(method, path, world.client, bodies[path]())
-    with broken(world):
-        for method, path in operations:
-            ask(method, path, world.client, bodies[path]() if path in bodies else None, str(uuid4()))
-    return seen
+    def run(self) -> Seen:
+        """Without a key, with ids that are known, unknown and none, with full queues, with tables or the whole database away."""
+        everybody = self._world.client
+        for method, path in self._operations:
+            self._ask(method, path, Client(self._world.stack.url, None))
+            self._ask(method, path, everybody, job="no-uuid", body={})
+            self._ask(method, path, everybody)
+            known = [job for kind, ids in self._jobs.items() if kind in path or "/requests/" in path for job in ids]
+            for job in known if "{job_id}" in path else ():
+                self._ask(method, path, everybody, job=job)
+        with full(self._world):
+            self._each(everybody)
+        with self._world.another_web() as fresh, broken(self._world):
+            self._each(fresh)
+        # Nobody listens there.
+        with self._world.another_web(DATABASE_URL="postgres://nobody@127.0.0.1:9/nothing") as cut_off:
+            self._each(cut_off)
+        with idle_publisher(self._world):
+            job = self._ask("POST", PUBLISH, everybody).headers["location"].rsplit("/", 1)[1]
+            self._ask("GET", PUBLISH + "/{job_id}", everybody, job=job)
+            with staged(self._world):
+                self._ask("POST", PUBLISH, everybody)
+        return self.seen
+
+    def _each(self, client: Client) -> None:
+        """Every operation at once: with the database away each of them takes its time."""
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda operation: self._ask(*operation, client), self._operations))
+
+    def _ask(self, method: str, path: str, client: Client, *, job: str = "", body: Any = None) -> Response:
+        if path in self._bodies:
+            body = self._bodies[path]() if body is None else body
+        raw = None if method == "GET" or path not in self._bodies else json.dumps(body).encode()
+        query = "?limit=x" if job == "no-uuid" and "{job_id}" not in path else ""
+        response = client.exchange(method, path.replace("{job_id}", job or str(uuid4())) + query, raw)
+        self.seen[method, path, response.status] += 1
+        return response
+
+    def _draft(self, form: Form) -> Any:
+        return self._world.draft(form).body
 
 
 @contextmanager
@@ -141,6 +168,30 @@ def broken(world: World) -> Iterator[None]:
         finally:
             for table in TABLES:
                 conn.execute(f"ALTER TABLE {table}_away RENAME TO {table}")
+
+
+@contextmanager
+def idle_publisher(world: World) -> Iterator[None]:
+    """Nothing that is staged gets into the log: the publisher passes over a head that somebody holds."""
+    with world.stack.database() as conn, conn.transaction():
+        conn.execute("SELECT last FROM publisher_head FOR UPDATE")
+        yield
+
+
+@contextmanager
+def staged(world: World) -> Iterator[None]:
+    """As much is staged as may be."""
+    with world.stack.database() as conn:
+        conn.execute(
+            "INSERT INTO staged_envelope (ext_id, client_id, topic, payload, staged_at, attempts)"
+            " SELECT gen_random_uuid(), (SELECT min(id) FROM client_account), 'filler', '', clock_timestamp(), 0"
+            " FROM generate_series(1, %s)",
+            (WAITING_AT_MOST,),
+        )
+        try:
+            yield
+        finally:
+            conn.execute("DELETE FROM staged_envelope WHERE topic = 'filler'")
 
 
 def posts(seen: Seen) -> tuple[int, int]:

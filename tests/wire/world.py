@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from tests.waiting import wait_until
 from tests.wire.aimed import Aim, AimedProxy
 from tests.wire.bodies import grants, mark, with_handles
 from tests.wire.client import Client, Response
+from tests.wire.setting_up import Countdown, Setup
 from workers.devnet import control, eip712
 from workers.devnet.accounts import derive
 from workers.devnet.contracts import contract
@@ -178,7 +177,9 @@ class World:
         environment = self.environment_with(API_PORT=str(port), WEB_WORKERS="1", RELAYER_ROLE="web", **changes)
         line = [sys.executable, "-m", "relayer_site.web"]
         client = Client(f"http://127.0.0.1:{port}", self.stack.api_key)
-        with subprocess.Popen(line, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL) as server:
+        with subprocess.Popen(
+            line, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as server:
             try:
                 wait_until(lambda: client.alive(), 60, "another web server")
                 yield client
@@ -215,71 +216,6 @@ class World:
                 yield
             finally:
                 conn.execute("DELETE FROM queue_job WHERE job_key LIKE %s", (f"filler/{queue_name}/%",))
-
-
-class Countdown:
-    """How often something was reached, for somebody who waits for a number of times."""
-
-    def __init__(self) -> None:
-        self._reached = threading.Semaphore(0)
-
-    def reached(self) -> None:
-        self._reached.release()
-
-    def wait_for(self, times: int, timeout: float = 40.0) -> None:
-        """Returns when it was reached so often, or after `timeout` seconds each; whoever did not arrive fails by itself."""
-        for _ in range(times):
-            if not self._reached.acquire(timeout=timeout):
-                return
-
-
-class Setup:
-    """Grants and commitments of many scenarios in few transactions: what is asked within a moment goes together."""
-
-    GATHER_SECONDS = 0.05
-
-    def __init__(self, traffic: Traffic) -> None:
-        self._traffic = traffic
-        self._asked: queue.Queue[tuple[list[bytes], list[bytes], Future[None]] | None] = queue.Queue()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
-
-    def run(self, calls: Sequence[bytes], handles: Sequence[bytes]) -> None:
-        """Returns when all is mined."""
-        done: Future[None] = Future()
-        self._asked.put((list(calls), list(handles), done))
-        done.result(60)
-
-    def close(self) -> None:
-        self._asked.put(None)
-        self._thread.join(60)
-
-    def _work(self) -> None:
-        while (first := self._asked.get()) is not None:
-            batch, last = [first], False
-            while True:
-                try:
-                    item = self._asked.get(timeout=self.GATHER_SECONDS)
-                except queue.Empty:
-                    break
-                if item is None:
-                    last = True
-                    break
-                batch.append(item)
-            self._carry_out(batch)
-            if last:
-                return
-
-    def _carry_out(self, batch: Sequence[tuple[list[bytes], list[bytes], Future[None]]]) -> None:
-        try:
-            self._traffic.grant([call for calls, _, _ in batch for call in calls])
-            self._traffic.commit([handle for _, handles, _ in batch for handle in handles])
-        except Exception as error:
-            for _, _, done in batch:
-                done.set_exception(error)
-        else:
-            for _, _, done in batch:
-                done.set_result(None)
 
 
 def host_chains(first_url: str, second_url: str) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ _FAILURES: Final[dict[Any, Any]] = {
     (400, PROBLEM): answer("Problem", "A parameter, the cursor or the body is not valid; `errors` names it"),
     (401, PROBLEM): answer("Problem", "API key missing or not valid"),
     (500, PROBLEM): answer("Problem", "internal_server_error"),
+    (503, PROBLEM): answer("Problem", "database_unavailable: ask again after Retry-After"),
 }
 
 
@@ -64,6 +65,7 @@ def envelopes(view: V) -> V:
                 ),
                 _CURSOR,
                 _LIMIT,
+                retry_after(503),
                 challenge(),
             ],
             responses={(200, JSON): answer("EnvelopePage", "Ordered by originator and position"), **_FAILURES},
@@ -73,7 +75,7 @@ def envelopes(view: V) -> V:
             tags=_TAG,
             auth=KEYED,
             request={JSON: ref("PublishRequest")},
-            parameters=[location(), retry_after(202, 429), challenge()],
+            parameters=[location(), retry_after(202, 429, 503), challenge()],
             responses={
                 (201, JSON): answer("Publication", "In the log at this position"),
                 (202, JSON): answer("Publication", "Staged; it will be published, ask its Location"),
@@ -93,7 +95,7 @@ def publication(view: V) -> V:
             operation_id="v1_get_publication",
             tags=_TAG,
             auth=KEYED,
-            parameters=[JOB_ID, retry_after(202), challenge()],
+            parameters=[JOB_ID, retry_after(202, 503), challenge()],
             responses={
                 (200, JSON): answer("Publication", "In the log at this position"),
                 (202, JSON): answer("Publication", "Staged"),
@@ -119,6 +121,7 @@ def usage(view: V) -> V:
                 ),
                 _CURSOR,
                 _LIMIT,
+                retry_after(503),
                 challenge(),
             ],
             responses={
