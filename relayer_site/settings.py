@@ -133,7 +133,8 @@ def _database() -> dict[str, Any]:
     limits = " ".join(f"-c {name}={value}" for name, value in DATABASE_ROLE_OPTIONS[RELAYER_ROLE].items())
     given = dict(database.get("OPTIONS", {}))
     database["HOST"] = given.pop("host", database.get("HOST", ""))  # a socket directory comes as ?host=
-    options = {**given, "application_name": f"relayer-{RELAYER_ROLE}", "connect_timeout": 5}
+    options = {"target_session_attrs": "read-write", **given}
+    options.update(application_name=f"relayer-{RELAYER_ROLE}", connect_timeout=5)
     options.update(keepalives_idle=5, keepalives_interval=2, keepalives_count=3)
     if limits:
         options["options"] = f"{given.get('options', '')} {limits}".strip()

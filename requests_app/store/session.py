@@ -53,6 +53,7 @@ def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]
     limits = (f"-c {key}={value}" for key, value in {**_TIMEOUTS[role], "jit": "off"}.items())
     options = " ".join([given.get("options", ""), *limits]).strip()  # of two values of a limit the later one holds
     parameters: dict[str, Any] = {
+        "target_session_attrs": "read-write",  # after a fail-over the old address may lead to a server that only reads
         **given,
         "dbname": connections["default"].settings_dict["NAME"],
         "user": target.get("USER") or None,

@@ -1,0 +1,228 @@
+"""Public bug reports about double sends, nonces and stuck transactions (queue_settle 5.3), each test named after its report."""
+
+from __future__ import annotations
+
+import pytest
+
+from requests_app.states import Kind, Status
+from requests_app.store import signing
+from requests_app.store.queue import SEND
+from requests_app.transitions import sending
+from tests.core.rows import insert_account, read_request
+from tests.send.node import Drop, Fault, parse
+from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, wanted
+from tests.send.test_settle import again, age, requests, statuses
+from workers import receipts
+from workers.chain.errors import SendClass, classify_send
+from workers.chain.fees import Fees, bumped
+from workers.chain.rpc_errors import Failed, RpcError
+from workers.settle import SettleTurn
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def drop_first_batch(node):
+    """The node takes the first batch of sends and its answer is lost."""
+    left = [1]
+
+    def after(tx):
+        if left:
+            left.pop()
+            raise Drop
+
+    node.after_send = after
+
+
+def round_again(conn, turn, context):
+    age(conn)
+    again(turn)
+    turn.run(context)
+
+
+def test_b28_outcome_unknown_keeps_its_hash_and_is_never_a_failure(conn, node, start):
+    """qntx 73: a time-out after the broadcast was told as "failed" without a hash, and the payer paid twice."""
+    (subject,) = requests(conn, 1)
+    drop_first_batch(node)
+    SettleTurn().run(start())
+    row = read_request(conn, subject.kind, subject.id)
+    assert row.status == "tx_in_flight"
+    assert bytes(row.gw_req_tx_hash) == parse(node.raws[0]).hash
+    assert conn.execute("SELECT state FROM tx_attempt").fetchone() == ("unknown",)
+
+
+def test_b29_nonce_consumed_by_our_own_transaction_is_success(conn, node, start):
+    """key0 115: the retry of a settled payment got "nonce consumed" and was reported as failed."""
+    (subject,) = requests(conn, 1)
+    drop_first_batch(node)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.mine()
+    for _ in range(2):
+        round_again(conn, turn, context)
+    assert statuses(conn, [subject]) == ["tx_in_flight"]
+    assert conn.execute("SELECT state FROM tx_attempt").fetchone() in (("mined",), ("final",))
+    assert len(set(node.raws)) == 1
+
+
+def test_b30_the_same_content_is_one_row_for_every_retry(conn):
+    """x402 786, 3438: retries settled twice, because the server had no key of its own."""
+    from requests_app.services import Submission, submit
+
+    account, other = insert_account(conn), insert_account(conn)
+    one = Submission(Kind.INPUT_PROOF, None, b"\x07" * 32, {"a": "b"})
+    found = [submit(conn, one, client_id=client) for client in (account, account, other)]
+    assert len({done.request_id for done in found}) == 1
+    assert conn.execute("SELECT count(*) FROM queue_job").fetchone() == (1,)
+
+
+def test_b32_counter_and_attempt_are_stored_together_or_not_at_all(conn):
+    """OpenZeppelin 683, 818, 843: a counter in a side store ran hundreds ahead of the chain."""
+    add_request(conn, Kind.INPUT_PROOF, Status.PROCESSING)
+    fence = hold(conn, "signer:1:0xaa")
+    signer = add_signer(conn, fence, nonce=7)
+
+    def broken(item, nonce):
+        raise ValueError("no signature")
+
+    with pytest.raises(ValueError):
+        sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, broken)
+    assert signing.find_signer(conn, signer.id).next_nonce == 7
+    expire_leases(conn)
+    sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
+    assert signing.find_signer(conn, signer.id).next_nonce == 8
+    assert conn.execute("SELECT nonce FROM tx_attempt").fetchall() == [(7,)]
+
+
+@pytest.mark.parametrize("report", ["b33 OpenZeppelin 817", "b45 aztec 25018, foundry 14684, parity 7205"])
+def test_b33_b45_no_receipt_is_no_verdict(conn, node, start, report):
+    """26 mined transactions were marked failed on one empty receipt; healthy ones were recorded as dropped."""
+    subjects = requests(conn, 3)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.mine()
+    known = dict(node.known)
+    node.known.clear()  # this node has forgotten all
+    for _ in range(3):
+        round_again(conn, turn, context)
+    assert statuses(conn, subjects) == ["tx_in_flight"] * 3, report
+    assert conn.execute("SELECT DISTINCT state FROM nonce_slot").fetchall() == [("live",)]
+    node.known.update(known)
+    round_again(conn, turn, context)
+    assert conn.execute("SELECT DISTINCT state FROM tx_attempt").fetchall() == [("mined",)]
+
+
+def test_b35_already_known_is_the_same_attempt_and_moves_no_counter(conn, node, start):
+    """chainlink 12451: a resend answered "already known" was taken for a fresh success and a nonce was skipped."""
+    requests(conn, 2)
+    first = start()
+    turn = SettleTurn()
+    turn.run(first)
+    turn.close()
+    first.leases.close()
+    second = start()
+    SettleTurn().run(second)  # everything is offered again at the take-over
+    assert len(node.raws) == 4
+    assert len(set(node.raws)) == 2
+    assert conn.execute("SELECT next_nonce FROM signer").fetchone() == (2,)
+    assert conn.execute("SELECT count(*) FROM tx_attempt WHERE state = 'accepted'").fetchone() == (2,)
+
+
+def test_b37_a_failed_send_leaves_no_gap(conn, node, start):
+    """viem 4364, aztec 20819, ethers 972: the manager in memory had already used the number."""
+    requests(conn, 2)
+    refuse = [True]
+
+    def on_send(tx):
+        if refuse:
+            raise Fault("txpool is full")
+
+    node.on_send = on_send
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    refuse.clear()
+    round_again(conn, turn, context)
+    requests(conn, 1)
+    turn.run(context)
+    assert sorted(tx.nonce for tx in node.known.values()) == [0, 1, 2]
+
+
+def test_b38_no_nonce_is_taken_before_the_simulation(conn, node, start):
+    """viem 3142: a gap remained when gas estimation failed."""
+    requests(conn, 1)
+
+    def estimate(call):
+        raise Fault("execution reverted", 3, "0xd93c0665")
+
+    node.on_estimate = estimate
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    expire_leases(conn)
+    turn.run(context)
+    assert conn.execute("SELECT next_nonce FROM signer").fetchone() == (0,)
+    assert conn.execute("SELECT count(*) FROM nonce_slot").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("report", ["b39 rrelayer 113", "b40 rrelayer 99, 106"])
+def test_b39_b40_a_nonce_that_was_signed_for_is_never_given_to_another(conn, node, start, report):
+    """A terminal failure or a cancel dropped the row with its nonce; later ones were stranded, or paid twice."""
+    refused, _ = requests(conn, 2)
+
+    def on_send(tx):
+        if tx.nonce == 0 and tx.data:
+            raise Fault("invalid sender")
+
+    node.on_send = on_send
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.on_send = None
+    requests(conn, 1)
+    for _ in range(2):
+        round_again(conn, turn, context)
+    data = {}
+    for raw in node.raws:
+        tx = parse(raw)
+        data.setdefault(tx.nonce, set()).add(tx.data)
+    assert all(len({one for one in calls if one}) <= 1 for calls in data.values()), report
+    assert read_request(conn, refused.kind, refused.id).status != "failure"
+
+
+def test_b43_both_fees_of_a_replacement_rise_above_the_old_ones_and_the_market():
+    """ithacaxyz 378: a gap filler was refused as underpriced because the old fee was ignored."""
+    offer = bumped(Fees(1000, 100), Fees(900, 500))
+    assert (offer.max_fee_per_gas, offer.max_priority_fee) == (1125, 500)
+    offer = bumped(Fees(1000, 100), Fees(5000, 10))
+    assert (offer.max_fee_per_gas, offer.max_priority_fee) == (5000, 113)
+
+
+@pytest.mark.parametrize("report", ["b47 OriginTrail 2300", "b48 safe 722, 1542, 1603"])
+def test_b47_b48_a_revert_is_believed_only_when_its_block_holds(conn, node, start, report):
+    """A revert was taken as permanent and the transaction succeeded after a reorganisation; block hashes were not kept."""
+    (subject,) = requests(conn, 1)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.mine(status=0)
+    round_again(conn, turn, context)
+    assert statuses(conn, [subject]) == ["tx_in_flight"], report
+    stored = conn.execute("SELECT block_number, block_hash IS NOT NULL, receipt_status FROM tx_attempt").fetchone()
+    assert stored == (node.block, True, 0)
+    for tx in node.known.values():  # the block gave way; in the next one it succeeds
+        tx.block = None
+        node.counts[tx.sender] = tx.nonce
+    node.mine(status=1)
+    for _ in range(2):
+        round_again(conn, turn, context)
+    assert statuses(conn, [subject]) == ["tx_in_flight"]
+    assert conn.execute("SELECT state, receipt_status FROM tx_attempt").fetchone() == ("mined", 1)
+
+
+def test_b50_somebody_elses_success_is_found_by_the_event_and_not_by_our_receipt():
+    """EIP 3010: a third party executes the same authorization first and the wrapper call reverts.
+
+    The gateway gives every call an id of its own, so another's call is another request; what must hold is that a consumed
+    nonce and a revert are told apart by message, never guessed.
+    """
+    used = Failed(RpcError(-32603, "nonce too low: next nonce 5, tx nonce 4"))
+    reverted = Failed(RpcError(3, "execution reverted", "0xd93c0665"))
+    assert classify_send(used) is SendClass.NONCE_TOO_LOW
+    assert classify_send(reverted) is SendClass.REVERTED
+    assert receipts.look_up is not None
