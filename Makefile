@@ -22,6 +22,7 @@ help:
 	@echo "make demo          run everything and submit real requests; DEMO=once stops afterwards"
 	@echo "make up            run everything until Ctrl-C"
 	@echo "make test          all tests (TESTS=path to choose); make test-full adds the long runs"
+	@echo "make chaos         2,000 requests under 5 % faults of each kind and a kill -9 every 2 s, for five minutes"
 	@echo "make test-browser  browser tests of the admin (installs Debian's chromium)"
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
@@ -52,6 +53,11 @@ test: install-dev
 .PHONY: test-full
 test-full: install-dev
 	@$(BIN)/python -m pytest $(TESTS) -m "not browser"
+
+# Random kills and faults on every call of a chain for five minutes; CHAOS_SECONDS, CHAOS_REQUESTS, CHAOS_SEED, CHAOS_FAULTS choose.
+.PHONY: chaos
+chaos: install-dev
+	@$(BIN)/python -m tests.chaos.run
 
 .PHONY: test-browser
 test-browser: install-dev

@@ -108,7 +108,7 @@ def _post_all(plan: Plan, stack: Stack, job_ids: list[str]) -> None:
     forms: list[Form] = [FORMS[number % len(FORMS)] for number in range(plan.requests)]
     with closing(Traffic(stack.deployment, operator=1)) as traffic:
         for first in range(0, plan.requests, CHUNK):
-            submissions = traffic.build(forms[first : first + CHUNK])
+            submissions = _built(traffic, forms[first : first + CHUNK])
             threads = [
                 threading.Thread(target=_post, args=(stack, submissions[n::4], job_ids, lock), daemon=True)
                 for n in range(4)
@@ -119,6 +119,15 @@ def _post_all(plan: Plan, stack: Stack, job_ids: list[str]) -> None:
                 thread.join()
             due = began + plan.seconds * 0.95 * (first + CHUNK) / plan.requests
             time.sleep(max(0.0, due - time.monotonic()))
+
+
+def _built(traffic: Traffic, forms: list[Form]) -> list[Submission]:
+    """New requests with their grants; again when the chains were too slow to mine those in time."""
+    while True:
+        try:
+            return traffic.build(forms)
+        except (TimeoutError, OSError) as error:
+            print(f"set-up of requests again: {error}", flush=True)
 
 
 def _post(stack: Stack, submissions: list[Submission], job_ids: list[str], lock: threading.Lock) -> None:

@@ -75,7 +75,7 @@ class Killer:
         pid = _owner(self.stack)
         if pid is None:
             self.note("no signer owner to stop")
-            return
+            return None
         self._spared.add(pid)
         try:
             os.kill(pid, signal.SIGSTOP)
