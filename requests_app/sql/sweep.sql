@@ -94,7 +94,12 @@ WITH gone AS MATERIALIZED (
  payloads AS (DELETE FROM request_payload p USING gone WHERE p.kind = %(kind)s AND p.request_id = gone.id),
  views AS (DELETE FROM request_client v USING gone WHERE v.kind = %(kind)s AND v.request_id = gone.id),
  history AS (DELETE FROM req_transition t USING gone WHERE t.kind = %(kind)s AND t.request_id = gone.id),
- reviews AS (DELETE FROM review_case c USING gone WHERE c.kind = %(kind)s AND c.subject_id = gone.id)
+ reviews AS (DELETE FROM review_case c USING gone WHERE c.kind = %(kind)s AND c.subject_id = gone.id),
+ -- only what the chain cannot take back; a nonce that may still be open is the sender's, whatever became of its request
+ slots AS (
+  DELETE FROM nonce_slot n USING gone
+   WHERE n.kind = %(kind)s AND n.subject_id = gone.id AND n.state IN ('final', 'dead') RETURNING n.signer_id, n.nonce),
+ attempts AS (DELETE FROM tx_attempt t USING slots WHERE t.signer_id = slots.signer_id AND t.nonce = slots.nonce)
 DELETE FROM {table} r USING gone WHERE r.id = gone.id;
 
 -- name: purge_foreign

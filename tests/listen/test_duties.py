@@ -375,6 +375,23 @@ def test_retention_takes_old_final_rows_whole_and_nothing_else(log: Connection, 
     assert all(left(log, one)[3] == 1 for one in live)
 
 
+def test_retention_takes_signed_bytes_that_the_chain_cannot_take_back(
+    log: Connection, context: Any, settings: Any
+) -> None:
+    """They stayed for ever, an input proof's with its whole ciphertext. A nonce that may still be open stays with the sender."""
+    settings.RETENTION_ENABLED = True
+    done, dead, still = (finished(log, Kind.USER_DECRYPT, n) for n in (1, 2, 3))
+    for one, state in ((done, "final"), (dead, "dead"), (still, "mined")):
+        old(log, Kind.USER_DECRYPT, one, 8)
+        log.execute("UPDATE nonce_slot SET state = %s WHERE kind = 1 AND subject_id = %s", (state, one.id))
+    assert retention.run(context, Lease()) == 3  # type: ignore[arg-type]
+    assert log.execute("SELECT subject_id, state FROM nonce_slot").fetchall() == [(still.id, "mined")]
+    assert log.execute(
+        "SELECT count(*), count(*) FILTER (WHERE n.subject_id = %s) FROM tx_attempt t LEFT JOIN nonce_slot n USING (signer_id, nonce)",
+        (still.id,),
+    ).fetchone() == (1, 1)
+
+
 def test_retention_is_off_by_default(log: Connection, context: Any, settings: Any) -> None:
     settings.RETENTION_ENABLED = False
     one = finished(log, Kind.USER_DECRYPT, 1)
