@@ -187,7 +187,8 @@ def gwei(value: Decimal | None) -> SafeString | str:
     if value is None:
         return NOTHING
     shown = f"{Decimal(value) / Decimal(10**9):.4f}".rstrip("0").rstrip(".")
-    return format_html('<span class="rl-number" title="{} wei">{} gwei</span>', int(value), shown)
+    text = f"{int(value)} wei" if shown == "0" else f"{shown} gwei"
+    return format_html('<span class="rl-number" title="{} wei">{}</span>', int(value), text)
 
 
 def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:

@@ -18,6 +18,7 @@ from requests_app.store.overview import Listener, Signer
 
 ORDER: Final = tuple(Status)
 SILENCE_SECONDS: Final = 15.0
+COMMAND_SECONDS: Final = 60.0
 _TABLES: Final = {
     Kind.USER_DECRYPT: "admin:requests_app_userdecryptrequest_changelist",
     Kind.PUBLIC_DECRYPT: "admin:requests_app_publicdecryptrequest_changelist",
@@ -74,6 +75,11 @@ def troubles(now: Overview) -> list[str]:
     overdue = sum(row.overdue for row in now.live if row.status != Status.NEEDS_REVIEW.value)
     if overdue:
         found.append(f"{overdue} requests are past the deadline of their state.")
+    ignored = sum(row.rows for row in now.commands if row.oldest_seconds > COMMAND_SECONDS)
+    if ignored:
+        found.append(
+            f"{ignored} commands wait for more than {cells.duration(COMMAND_SECONDS)}: decisions are not carried out."
+        )
     dead = sum(row.rows for row in now.dead)
     if dead:
         found.append(f"{dead} chain events could not be applied (dead letters).")
@@ -222,6 +228,7 @@ def signers(now: Overview) -> Section:
             cells.badge(row.status),
             cells.tokens(row.balance_wei),
             cells.tokens(row.fee_balance),
+            cells.tokens(row.fee_allowance),
             cells.number(row.next_nonce),
             cells.number(row.nonce_distance),
             f"{row.open_slots} / {row.max_inflight}",
@@ -229,8 +236,18 @@ def signers(now: Overview) -> Section:
         )
         for row in now.signers
     ]
-    headers = ("Signer", "Status", "Native", "Fee token", "Next nonce", "Ahead of chain", "Open slots", "Owner")
-    return Table("Signers", headers, rows, "No signer has been used yet.", frozenset({2, 3, 4, 5, 6}))
+    headers = (
+        "Signer",
+        "Status",
+        "Native",
+        "Fee token",
+        "Allowance",
+        "Next nonce",
+        "Ahead of chain",
+        "Open slots",
+        "Owner",
+    )
+    return Table("Signers", headers, rows, "No signer has been used yet.", frozenset({2, 3, 4, 5, 6, 7}))
 
 
 def listeners(now: Overview) -> Section:
@@ -241,14 +258,16 @@ def listeners(now: Overview) -> Section:
             row.chain_id,
             _listener_badge(row),
             cells.number(row.block),
+            cells.number(row.lag_blocks),
+            cells.number(row.reorgs),
             cells.duration(row.cursor_age_seconds),
             cells.duration(row.turn_age_seconds),
             row.instance or cells.NOTHING,
         )
         for row in now.listeners
     ]
-    headers = ("Source", "Chain", "State", "Stored to block", "Cursor moved", "Last turn", "Owner")
-    return Table("Listeners", headers, rows, "No source is known yet.", frozenset({1, 3, 4, 5}))
+    headers = ("Source", "Chain", "State", "Stored to block", "Behind", "Reorgs", "Cursor moved", "Last turn", "Owner")
+    return Table("Listeners", headers, rows, "No source is known yet.", frozenset({1, 3, 4, 5, 6, 7}))
 
 
 def _listener_badge(row: Listener) -> Any:

@@ -175,7 +175,9 @@ def test_a_wrong_transaction_is_rejected_and_the_page_says_so(desk: Desk) -> Non
     )
     desk.outcome(page, "rejected")
     expect(page.get_by_text("no successful transaction").first).to_be_visible()
-    desk.ends(job_id, "completed", "needs_review")
+    desk.decide("ada", case, "Broadcast the same bytes again", "Broadcast again", "that was the wrong one")
+    desk.outcome(page, "applied")
+    desk.ends(job_id, "completed")
 
 
 def test_two_browsers_at_once_give_one_effect_and_a_disabled_reviewer_none(desk: Desk) -> None:

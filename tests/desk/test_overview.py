@@ -64,6 +64,10 @@ def test_no_trouble_when_all_is_well(scene: Scene) -> None:
         (lambda: models.ExecLease.objects.filter(resource__startswith="shift:settle").delete(), "settle cluster"),
         (lambda: models.ExecLease.objects.filter(resource__startswith="shift:sweep").delete(), "sweep cluster"),
         (
+            lambda: models.Command.objects.update(created_at=datetime.now(UTC) - timedelta(minutes=3)),
+            "commands wait for more than 1 min",
+        ),
+        (
             lambda: models.WorkerBeat.objects.update(turn_at=datetime.now(UTC) - timedelta(minutes=2)),
             "has not turned for 2 min",
         ),
