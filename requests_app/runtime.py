@@ -26,6 +26,7 @@ FRESH_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
 REASON_LENGTH: Final = 500
 TABLE_ROWS: Final = 50
+LONGEST_TEXT: Final = 1500  # also bounds the nesting, which the standard library's parser follows in C
 DEFAULT: Final = "default"
 _HOUR: Final = 3600
 _log = logging.getLogger("relayer.runtime")
@@ -228,8 +229,10 @@ def parse(name: str, text: str) -> Any:
     if text.strip() == DEFAULT:
         return None
     try:
-        value = json.loads(text)
+        value = json.loads(text) if len(text) <= LONGEST_TEXT else None
     except ValueError:
+        value = None
+    if value is None:
         raise SettingRefused(f"{text[:100]!r} is neither a number nor JSON nor `{DEFAULT}`") from None
     parameter = REGISTRY.get(name)
     fraction = parameter is not None and parameter.type is Type.F32

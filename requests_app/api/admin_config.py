@@ -24,6 +24,7 @@ from requests_app.store.session import web_connection
 
 DISABLED_TEXT: Final = "Admin endpoints are not enabled"
 NO_OPERATOR_TEXT: Final = "An operator's API key is needed"
+LARGEST_BODY: Final = 1000
 UPDATED_TEXT: Final = "Configuration updated successfully"
 
 
@@ -53,8 +54,8 @@ class AdminConfig(FaceView):
         if request.content_type != "application/json":
             return _text(415, "Expected request with `Content-Type: application/json`")
         try:
-            document = json.loads(read_body(request))
-        except (ValueError, RecursionError):
+            document = _document(read_body(request))
+        except ValueError:
             return _text(400, "Failed to parse the request body as JSON")
         found = _name_and_value(document)
         if found is None:
@@ -78,6 +79,17 @@ class AdminConfig(FaceView):
             return _error(403, DISABLED_TEXT), None
         client = authenticate(request)
         return (None, client) if client.operator else (_error(403, NO_OPERATOR_TEXT), None)
+
+
+def _document(raw: bytes) -> object:
+    """The JSON value of a body. Raises ValueError, also for one that no parameter needs.
+
+    The limit bounds the nesting too: the standard library's parser recurses in C and takes the process down with it.
+    """
+    if len(raw) > LARGEST_BODY:
+        raise ValueError("too large")
+    document: object = json.loads(raw)
+    return document
 
 
 def _name_and_value(document: object) -> tuple[str, int | float] | None:

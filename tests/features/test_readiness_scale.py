@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from eth_abi.abi import encode
 
+from requests_app import runtime
 from requests_app.store.session import connect
 from tests.send.conftest import Context, node, start  # noqa: F401 - fixtures
 from tests.send.node import Node
@@ -140,3 +141,31 @@ def test_waiting_requests_delay_nobody_and_cost_few_calls(
     assert calls <= CALLS
     assert rounds is not None
     assert rounds[0] >= 1, "somebody was never asked again"
+
+
+def test_repeated_checks_keep_to_their_budget_and_new_requests_do_not(
+    conn: psycopg.Connection[Any],
+    node: Node,  # noqa: F811
+    start: Callable[..., Context],  # noqa: F811
+) -> None:
+    for name, value in (("readiness_calls_per_interval", 2), ("readiness_checks_per_call", 3)):
+        runtime.change(conn, name, value, by="shell:test", reason="test")  # of two shifts each may ask once
+    gateway, turn, context = Gateway(node), ReadinessTurn(), start()
+    add(conn, 6, deferred=True)
+    assert [turn.run(context), turn.run(context)] == [3, 0]
+    add(conn, 2, mark=READY)
+    assert turn.run(context) == 2
+    assert (len(gateway.requests), gateway.views) == (2, 5)
+    turn._budget._until = 0.0  # the next interval
+    assert turn.run(context) == 3
+
+
+def test_a_deferred_job_goes_on_with_the_usual_priority(
+    conn: psycopg.Connection[Any],
+    node: Node,  # noqa: F811
+    start: Callable[..., Context],  # noqa: F811
+) -> None:
+    Gateway(node)
+    add(conn, 1, deferred=True, mark=READY)
+    assert ReadinessTurn().run(start()) == 1
+    assert conn.execute("SELECT queue, priority, attempt FROM queue_job").fetchall() == [("send", 100, 0)]

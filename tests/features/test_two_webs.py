@@ -15,7 +15,7 @@ import pytest
 from requests_app import runtime
 from requests_app.states import Kind
 from tests.api.rows import fill_queue
-from tests.features.web import WebServer
+from tests.features.web import WebServer, database_url
 from tests.waiting import wait_until
 
 PATH = "/v2/public-decrypt"
@@ -33,7 +33,9 @@ def webs(committed: psycopg.Connection[Any]) -> Iterator[list[WebServer]]:
     }
     running: list[WebServer] = []
     try:
-        running = [WebServer(**settings) for _ in range(2)]
+        url = database_url()  # Django's settings of this thread's connection
+        with ThreadPoolExecutor(2) as pool:
+            running = list(pool.map(lambda _: WebServer(DATABASE_URL=url, **settings), range(2)))
         yield running
     finally:
         for web in running:

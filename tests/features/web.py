@@ -46,7 +46,7 @@ class WebServer:
             ),
         }
         own = {
-            "DATABASE_URL": database_url(),
+            "DATABASE_URL": environment.get("DATABASE_URL") or database_url(),
             "API_PORT": str(self.port),
             "WEB_WORKERS": str(workers),
             "LOG_LEVEL": "WARNING",
@@ -57,7 +57,7 @@ class WebServer:
             env={**os.environ, "DJANGO_SETTINGS_MODULE": "relayer_site.settings", **chain, **own, **environment},
         )
         try:
-            wait_until(self._alive, 30, "the web server does not answer")
+            wait_until(self._alive, 90, "the web server does not answer")
         except BaseException:
             self.close()
             raise
