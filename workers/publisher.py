@@ -20,6 +20,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.store import publish
 from requests_app.store.appending import Item, append
+from requests_app.store.envelopes import ensure_band
 from requests_app.store.publish import LONGEST_TOPIC, PUBLISHED, Staged
 from requests_app.store.session import retry_serialization
 from requests_app.store.sqlstates import is_permanent
@@ -60,10 +61,10 @@ class PublishTurn:
             return 0
         handled = 0
         while not context.stopping():
+            self._open(context.conn)
             waiting = publish.next_staged(context.conn, self._batch)
             if not waiting:
                 break
-            self._open(context.conn)
             outcomes = self.publish(context, waiting)
             done = sum(one in (Outcome.DONE, Outcome.PARKED) for one in outcomes.values())
             handled += done
@@ -96,6 +97,11 @@ class PublishTurn:
             crash_point("before_open_publisher_commit")
             publish.open_publisher(conn, self._originator)
             crash_point("after_open_publisher_commit")
+            # The first publication should not be the one that makes the band.
+            head = publish.head(conn, self._originator)
+            crash_point("before_publisher_band_commit")
+            ensure_band(conn, self._originator, head + 1)
+            crash_point("after_publisher_band_commit")
             self._opened = True
 
     def _transaction(self, conn: Connection[Any], rows: Sequence[Staged]) -> dict[int, Outcome]:

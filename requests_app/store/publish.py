@@ -51,15 +51,25 @@ class Publication(NamedTuple):
     error: str | None
 
 
+def head(conn: Connection[Any], source_id: int) -> int:
+    """The last position that a publisher assigned, 0 before the first. Raises NotAPublisher."""
+    found = [
+        row.head
+        for row in fetch_all(conn, "readers", "originators")
+        if row.source_id == source_id and row.role == "publisher"
+    ]
+    if not found:
+        raise NotAPublisher(f"originator {source_id} is not this deployment's publisher")
+    return int(found[0])
+
+
 def open_publisher(conn: Connection[Any], source_id: int, retain_days: int = 14) -> None:
     """Make the rows of the publisher and of the reserved ids where they are missing. Raises NotAPublisher, OutOfRange."""
     checked_source(source_id)
     run(conn, "publish", "open_publisher", {"source": source_id, "name": NAME, "retain_days": retain_days})
     reserved = {number: name for number, name in RESERVED.items() if number != source_id}
     run(conn, "publish", "reserve_originators", {"sources": list(reserved), "names": list(reserved.values())})
-    found = fetch_all(conn, "readers", "originators")
-    if not any(row.source_id == source_id and row.role == "publisher" for row in found):
-        raise NotAPublisher(f"originator {source_id} is not this deployment's publisher")
+    head(conn, source_id)
 
 
 def stage(

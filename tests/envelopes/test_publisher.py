@@ -270,7 +270,9 @@ def test_an_empty_stage_costs_few_statements(log: Connection, settings: Any, mon
 
 
 POINTS = [
-    "before_open_publisher_commit", "after_open_publisher_commit", "before_append", "after_append", "between_append_and_finish",
+    "before_open_publisher_commit", "after_open_publisher_commit",
+    "before_publisher_band_commit",
+    "after_publisher_band_commit", "before_append", "after_append", "between_append_and_finish",
     "before_publish_commit", "after_publish_commit", "before_publish_park_commit", "after_publish_park_commit",
 ]  # fmt: skip
 
