@@ -14,8 +14,9 @@ from playwright.sync_api import sync_playwright
 from requests_app import models, overview
 from tests.browser.screenshots import FLAGS, FORMS, Finding, chromium, contexts, log_in, visit
 from tests.desk.scene import HOSTILE, Scene
+from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(500)]
 PASSWORD = "a-Long-passw0rd"
 
 
@@ -29,6 +30,7 @@ def site(live_server: object, settings: object, monkeypatch: pytest.MonkeyPatch)
     User.objects.create_superuser("admin", password=PASSWORD)
     yield str(live_server)
     overview.forget()
+    wait_until(alone, 60, "the server's threads let their sessions go")
     empty_log()
 
 
@@ -36,6 +38,16 @@ def empty_log() -> None:
     """Django empties the tables it manages after a test; the partitioned log is not one of them."""
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE envelope_meta, envelope_blob")
+
+
+def alone() -> bool:
+    """Whether no thread of the live server has a session any more: the database cannot be dropped before."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
+        )
+        return bool(cursor.fetchone() == (0,))
 
 
 @pytest.mark.parametrize("form", sorted(FORMS))

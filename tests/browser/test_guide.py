@@ -19,8 +19,9 @@ from requests_app.probing import NodeReport, Question, Receipt, Sighting
 from requests_app.states import Kind
 from requests_app.store.session import web_connection
 from tests.browser.screenshots import FLAGS, chromium, log_in
-from tests.browser.test_desk import empty_log
+from tests.browser.test_desk import alone, empty_log
 from tests.desk.scene import Scene
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 PASSWORD = "a-Long-passw0rd"
@@ -82,6 +83,7 @@ def scene(live_server: object, settings: Any, monkeypatch: pytest.MonkeyPatch) -
     for name, role in (("ada", "operator"), ("bob", "approver")):
         User.objects.create_user(name, password=PASSWORD, is_staff=True).groups.add(Group.objects.get(name=role))
     yield made
+    wait_until(alone, 60, "the server's threads let their sessions go")
     probing.prober.cache_clear()
     overview.forget()
     charts.forget()
