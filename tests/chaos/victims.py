@@ -75,12 +75,13 @@ class Killer:
         pid = _owner(self.stack)
         if pid is None:
             self.note("no signer owner to stop")
-            return None
+            return
         self._spared.add(pid)
         try:
             os.kill(pid, signal.SIGSTOP)
         except ProcessLookupError:
-            return self.pause_owner(seconds)  # it has just been killed; somebody else holds the signer by now, or will
+            self.note(f"{pid} has just been killed")
+            return
         self.note(f"SIGSTOP of signer owner {pid}")
         self._quit.wait(seconds)
         try:
