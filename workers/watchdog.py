@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -204,4 +205,8 @@ class Watchdog:
         for group in self._groups:
             group.wait(deadline)
         if self._conn is not None:
-            self._conn.close()
+            with self._conn as conn, suppress(psycopg.Error):
+                # A host that has been stopped on purpose is not silent: its beats would look like frozen processes for ever.
+                crash_point("before_forget_beats_commit")
+                beats.forget_beats(conn, [self._resource, *(slot for group in self._groups for slot in group.slots)])
+                crash_point("after_forget_beats_commit")

@@ -21,3 +21,7 @@ SELECT a.resource,
 
 -- name: forget_beats
 DELETE FROM worker_beat WHERE resource = ANY(%(resources)s::text[]);
+
+-- name: forget_silent
+-- duties/retention: what was killed and never came back under its name, such as a container with a host name of its own.
+DELETE FROM worker_beat WHERE at < clock_timestamp() - make_interval(secs => %(seconds)s::float8);

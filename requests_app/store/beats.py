@@ -33,3 +33,8 @@ def beats_of(conn: Connection[Any], resources: Sequence[str]) -> list[Beat]:
 def forget_beats(conn: Connection[Any], resources: Sequence[str]) -> None:
     """Remove the rows of loops that have ended on purpose."""
     run(conn, "beats", "forget_beats", {"resources": list(resources)})
+
+
+def forget_silent(conn: Connection[Any], seconds: float) -> int:
+    """Remove the rows of loops that have given no sign of life for so long; how many."""
+    return run(conn, "beats", "forget_silent", {"seconds": seconds})

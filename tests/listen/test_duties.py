@@ -392,6 +392,18 @@ def test_retention_takes_signed_bytes_that_the_chain_cannot_take_back(
     ).fetchone() == (1, 1)
 
 
+def test_signs_of_life_end_a_day_after_the_last(log: Connection, context: Any, settings: Any) -> None:
+    settings.RETENTION_ENABLED = False
+    for name, hours in (("shift:settle-gone:0", 25), ("shift:settle-here:0", 23)):
+        log.execute(
+            "INSERT INTO worker_beat (resource, instance, at, turn_at, pid, host)"
+            " SELECT %s, 'x', t, t, 1, 'h' FROM (SELECT clock_timestamp() - make_interval(hours => %s) AS t) q",
+            (name, hours),
+        )
+    retention.run(context, Lease())  # type: ignore[arg-type]
+    assert log.execute("SELECT resource FROM worker_beat").fetchall() == [("shift:settle-here:0",)]
+
+
 def test_retention_is_off_by_default(log: Connection, context: Any, settings: Any) -> None:
     settings.RETENTION_ENABLED = False
     one = finished(log, Kind.USER_DECRYPT, 1)

@@ -159,6 +159,14 @@ def test_watchdog_brings_back_what_is_killed(start: Callable[..., Managed], conn
 
 
 @pytest.mark.full
+def test_a_host_that_is_stopped_leaves_no_signs_of_life(start: Callable[..., Managed], conn: Connection) -> None:
+    """Each container has a host name of its own: its last beats grew old for ever, and looked like frozen processes."""
+    watchdog = start("relayer_watchdog", "--clusters", "settle")
+    wait_for_slots(conn, GROUP)
+    assert watchdog.stop(20) == 0
+    assert conn.execute("SELECT resource FROM worker_beat WHERE resource LIKE '%testhost%'").fetchall() == []
+
+
 def test_watchdog_replaces_a_group_whose_workers_are_frozen(start: Callable[..., Managed], conn: Connection) -> None:
     watchdog = start("relayer_watchdog", "--clusters", "settle", SHIFT_SECONDS="50")
     first = wait_for_slots(conn, GROUP)

@@ -108,11 +108,12 @@ def _prepare(cluster: str, group: str) -> None:
 
 
 def _schedule(cluster: str, group: str) -> None:
-    from django_q.models import Schedule
+    from django_q.models import OrmQ, Schedule
 
-    Schedule.objects.filter(
-        name__startswith=_SCHEDULE_PREFIX, next_run__lt=timezone.now() - _FORGOTTEN_AFTER
-    ).delete()  # of hosts that are no more
+    # of hosts that are no more
+    long_ago = timezone.now() - _FORGOTTEN_AFTER
+    Schedule.objects.filter(name__startswith=_SCHEDULE_PREFIX, next_run__lt=long_ago).delete()
+    OrmQ.objects.filter(lock__lt=long_ago).delete()
     Schedule.objects.update_or_create(
         name=_SCHEDULE_PREFIX + group,
         defaults={

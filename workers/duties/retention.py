@@ -1,7 +1,7 @@
 """Final rows leave after their retention, with payload, shares, views and history. Rows that are not final never do.
 
 RETENTION_ENABLED=false keeps them for ever. Foreign references (other relayers share the gateway; their shares are counted like early ones of ours) leave after
-an hour, always.
+an hour, and signs of life of what has long been gone after a day, always.
 Should one of them turn out to be ours after all, the applier reads its answers from the log again.
 """
 
@@ -17,6 +17,7 @@ from django.conf import settings
 
 from requests_app.crash_points import crash_point
 from requests_app.states import Kind
+from requests_app.store.beats import forget_silent
 from requests_app.store.session import connect
 from requests_app.store.sweep import purge_foreign, purge_requests
 from workers.leases import HeldLease
@@ -41,6 +42,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     removed = 0
     with connect("maintenance", name="retention") as conn:
         removed += _batches(context, partial(purge_foreign, conn, FOREIGN_SECONDS, BATCH))
+        removed += _batches(context, partial(forget_silent, conn, DAY))
         if settings.RETENTION_ENABLED:
             for kind in Kind:
                 removed += _batches(context, partial(purge_requests, conn, kind, days(kind) * DAY, BATCH))
