@@ -112,16 +112,16 @@ class Stack:
             )
         try:
             wait_until(lambda: self._serving(), START_SECONDS, f"relayer_up: {self.output.read_text()[-2000:]}")
+            access = json.loads((var / "demo.json").read_text())
+            self.url = f"http://127.0.0.1:{(var / 'api-port').read_text().strip()}"
+            self.api_key: str = access["api_key"]
+            self.api = Api(self.url, self.api_key)
+            self.api.wait_ready(60)
+            self.deployment: Deployment = wait_for_deployment(var / "devnet" / "deployment.json", 10)
+            self.rpc = self.deployment.gateway_rpc()
         except BaseException:
             self.stop()
             raise
-        access = json.loads((var / "demo.json").read_text())
-        self.url = f"http://127.0.0.1:{(var / 'api-port').read_text().strip()}"
-        self.api_key: str = access["api_key"]
-        self.api = Api(self.url, self.api_key)
-        self.api.wait_ready(60)
-        self.deployment: Deployment = wait_for_deployment(var / "devnet" / "deployment.json", 10)
-        self.rpc = self.deployment.gateway_rpc()
 
     def _serving(self) -> bool:
         assert self.process.poll() is None, f"relayer_up ended:\n{self.output.read_text()[-4000:]}"
