@@ -9,6 +9,7 @@ from typing import Any
 
 from relayer_site import env
 from relayer_site.console import UNFOLD  # noqa: F401 - a setting
+from relayer_site.documentation import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401 - settings
 from relayer_site.embedded import EmbeddedPostgres
 from relayer_site.logging import logging_config
 
@@ -285,23 +286,6 @@ BEAT_STALE_SECONDS = env.seconds("BEAT_STALE_SECONDS", 4.5)
 HOST_NAME = env.text("RELAYER_HOST_NAME", socket.gethostname())
 
 # --- API, documentation, console, logging: owned by their own modules ------------------------------------------------------------------
-
-REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_AUTHENTICATION_CLASSES": [],
-    "DEFAULT_PERMISSION_CLASSES": [],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "UNAUTHENTICATED_USER": None,
-}
-SPECTACULAR_SETTINGS: dict[str, Any] = {
-    "TITLE": "Gateway relayer",
-    "VERSION": "1.0.0",
-    "SERVE_INCLUDE_SCHEMA": False,
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "REDOC_DIST": "SIDECAR",
-}
 
 LOGGING = logging_config(
     env.text("LOG_LEVEL", "INFO"),

@@ -85,12 +85,7 @@ def admit(conn: Connection[Any], held: Sequence[Held]) -> list[Subject]:
     """queued -> processing, and the jobs into the send queue, in one statement fenced by the receipts."""
     if not held:
         return []
-    parameters = {
-        **_state(Verb.ADMIT),
-        **_held(held),
-        "queue": SEND,
-        "actor": Actor.WORKER.value,
-    }
+    parameters = {**_state(Verb.ADMIT), **_held(held), "queue": SEND, "actor": Actor.WORKER.value}
     crash_point("before_admit_commit")
     rows = fetch_all(conn, "sending", "admit_requests", parameters)
     crash_point("after_admit_commit")
@@ -202,9 +197,8 @@ def park(
 
 def _left(verb: Verb, rows: Sequence[Any]) -> list[Subject]:
     """The subjects of changed rows, whose time in the state they left is noted."""
-    (source,) = sources(verb)
     for row in rows:
-        observe_status(Kind(row.kind), source, row.spent_seconds)
+        observe_status(Kind(row.kind), sources(verb)[0], row.spent_seconds)
     return [Subject(Kind(row.kind), row.id) for row in rows]
 
 
