@@ -19,6 +19,7 @@ from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
 from requests_app.store import envelopes, reorgs
+from requests_app.store.chain_identity import claim_identity
 from requests_app.store.envelopes import Conflict, Fence, Gap, Sight
 from requests_app.store.session import connect
 from requests_app.transitions.reorgs import undo
@@ -68,7 +69,7 @@ class Listener:
 
         Raises ForeignChain when the chain behind the endpoints is not the one this database belongs to.
         """
-        envelopes.claim_identity(conn, chain_id, self._blocks.genesis())
+        claim_identity(conn, chain_id, self._blocks.genesis())
         crash_point("before_source_commit")
         # Block 0 holds no events; the block before the first one is asked for its hash.
         source = envelopes.add_source(

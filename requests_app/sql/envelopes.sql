@@ -16,12 +16,8 @@ SELECT s.source_id, s.name, s.chain_id, s.start_block, s.band_blocks, s.reorg_de
        c.window_blocks, c.chain_head
   FROM envelope_source s JOIN chain_cursor c ON c.source_id = s.source_id WHERE s.source_id = %(source)s;
 
--- name: list_sources
-SELECT s.source_id, s.band_blocks, c.block, s.halted
-  FROM envelope_source s JOIN chain_cursor c ON c.source_id = s.source_id ORDER BY s.source_id;
-
 -- name: claim_identity
--- store/envelopes.claim_identity: the first start stores the hash, later ones read it.
+-- store/chain_identity.claim_identity: the first start stores the hash, later ones read it.
 WITH first AS (
   INSERT INTO chain_identity (chain_id, genesis_hash, stored_at) VALUES (%(chain_id)s, %(genesis)b, clock_timestamp())
   ON CONFLICT (chain_id) DO NOTHING RETURNING genesis_hash)

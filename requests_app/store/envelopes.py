@@ -13,7 +13,7 @@ import psycopg
 from psycopg import Connection
 
 from requests_app.crash_points import crash_point
-from requests_app.errors import ForeignChain, RelayerError, SourceHalted, StaleEpoch
+from requests_app.errors import RelayerError, SourceHalted, StaleEpoch
 from requests_app.prices import Prices, prices
 from requests_app.store import bands
 from requests_app.store.session import Row, fetch_all, fetch_one, run
@@ -123,28 +123,6 @@ def read_source(conn: Connection[Any], source_id: int) -> Row | None:
     window_blocks, chain_head; or None.
     """
     return fetch_one(conn, "envelopes", "read_source", {"source": source_id})
-
-
-def list_sources(conn: Connection[Any]) -> list[Row]:
-    """source_id, band_blocks, block, halted of every source."""
-    return fetch_all(conn, "envelopes", "list_sources")
-
-
-def claim_identity(conn: Connection[Any], chain_id: int, genesis: bytes) -> None:
-    """Bind this database to the chain with that genesis hash. Raises ForeignChain when it belongs to another one."""
-    parameters = {"chain_id": chain_id, "genesis": genesis}
-    # A twin that commits between snapshot and insert leaves the first answer empty; the second one sees it.
-    crash_point("before_identity_commit")
-    row = fetch_one(conn, "envelopes", "claim_identity", parameters) or fetch_one(
-        conn, "envelopes", "claim_identity", parameters
-    )
-    crash_point("after_identity_commit")
-    if row is None or bytes(row.genesis_hash) != genesis:
-        known = bytes(row.genesis_hash).hex() if row else "unknown"
-        raise ForeignChain(
-            f"chain {chain_id} has genesis 0x{genesis.hex()}, but this database belongs to 0x{known}: "
-            "reset database and chain together, or point to the right chain"
-        )
 
 
 def ensure_band(conn: Connection[Any], source_id: int, position: int) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from requests_app.errors import SourceHalted, StaleEpoch
 from requests_app.states import Kind
 from requests_app.store import consumers, envelopes
+from requests_app.store.chain_identity import claim_identity
 from requests_app.store.envelopes import Conflict, Fence, Gap
 from tests.listen import world
 from tests.listen.world import SOURCE, block_hash, record, share
@@ -150,10 +151,10 @@ def test_request_events_name_their_payer(log: psycopg.Connection) -> None:
 def test_another_genesis_is_refused(log: psycopg.Connection) -> None:
     from requests_app.errors import ForeignChain
 
-    envelopes.claim_identity(log, 77, b"\x01" * 32)
-    envelopes.claim_identity(log, 77, b"\x01" * 32)
+    claim_identity(log, 77, b"\x01" * 32)
+    claim_identity(log, 77, b"\x01" * 32)
     with pytest.raises(ForeignChain, match="reset database and chain together"):
-        envelopes.claim_identity(log, 77, b"\x02" * 32)
+        claim_identity(log, 77, b"\x02" * 32)
 
 
 @pytest.mark.parametrize("seed", range(5))

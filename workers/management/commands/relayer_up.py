@@ -25,7 +25,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from requests_app.errors import ForeignChain
-from requests_app.store.envelopes import claim_identity
+from requests_app.store.chain_identity import claim_identity
 from requests_app.store.session import web_connection
 from workers.supervise import StackError, Supervisor, kept_port, programs
 
