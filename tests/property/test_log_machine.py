@@ -102,8 +102,8 @@ class LogMachine(RuleBasedStateMachine):
 
     conn: Connection
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(back=st.sampled_from(["none", "requests", "all"]))
+    def begin(self, back: str) -> None:
         conn = self.conn
         for table in (
             "chain_reorg", "chain_block", "envelope_orphan", "reorg_evidence", "kept_share", "user_decrypt_share", "gateway_ref",
@@ -117,6 +117,10 @@ class LogMachine(RuleBasedStateMachine):
         self.final: dict[tuple[Kind, int], Any] = {}
         self.chain.add()
         self.restart()
+        for kind in Kind:
+            self.request(kind, 1)
+        self.hold_still()
+        self.give_way(5, back, 1, before=False, after=True)
 
     @rule()
     def restart(self) -> None:
@@ -130,6 +134,9 @@ class LogMachine(RuleBasedStateMachine):
             self.chain.add()
 
     @rule(kind=st.sampled_from(list(Kind)), gap=st.integers(0, 3))
+    def ask(self, kind: Kind, gap: int) -> None:
+        self.request(kind, gap)
+
     def request(self, kind: Kind, gap: int) -> None:
         (one,) = sent(self.conn, kind)
         self.ours.append(one)
@@ -154,13 +161,16 @@ class LogMachine(RuleBasedStateMachine):
             self.chain.add(answered(one, (1, 0)))
 
     @rule(
-        depth=st.one_of(st.integers(1, 6), st.integers(1, DEPTH)),
+        depth=st.one_of(st.integers(1, 6), st.integers(1, DEPTH), st.just(DEPTH)),
         back=st.sampled_from(["all", "requests", "none"]),
         longer=st.integers(0, 5),
         before=st.booleans(),
         after=st.booleans(),
     )
     def reorganise(self, depth: int, back: str, longer: int, before: bool, after: bool) -> None:
+        self.give_way(depth, back, longer, before=before, after=after)
+
+    def give_way(self, depth: int, back: str, longer: int, *, before: bool, after: bool) -> None:
         """Blocks give way, read (`before`) or not. Requests come back or not yet, answers with them or not."""
         if before:
             self.hold_still()
@@ -261,7 +271,7 @@ def follow(log: Connection, examples: int, steps: int) -> None:
 
 
 def test_the_log_follows_the_chain(log: Connection) -> None:
-    follow(log, 6, 15)
+    follow(log, 8, 12)
 
 
 @pytest.mark.full
