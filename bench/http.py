@@ -239,6 +239,10 @@ def main() -> None:
         key, environment = prepare(var)
         figures = measure(environment, key, options.rounds, options.seconds)
     finally:
+        for _ in range(300):  # the database server ends by itself, soon after its last user
+            if not _postgres({"RELAYER_VAR": str(var)}):
+                break
+            time.sleep(0.1)
         shutil.rmtree(var, ignore_errors=True)
     series: dict[str, Series] = figures["series"]
     base, missed = series["echo"].rate, False
