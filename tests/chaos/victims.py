@@ -14,7 +14,7 @@ import psutil
 import psycopg
 
 from relayer_site.embedded import EmbeddedPostgres
-from tests.stack.harness import Stack
+from tests.stack.harness import Stack, poll
 
 # The chains are the world, not the relayer; relayer_up and supervisord are what a machine's init would be.
 SPARED = ("anvil", "supervisord", "workers.lifeline")
@@ -53,7 +53,7 @@ class Killer:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._quit = threading.Event()
+        self._quit, self._hold = threading.Event(), threading.Event()
         self._spared: set[int] = set()
         self._began = time.monotonic()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -92,13 +92,23 @@ class Killer:
         self._spared.discard(pid)
 
     def restart_database(self) -> None:
-        """A fast shutdown of PostgreSQL; its keeper starts it again."""
+        """A fast shutdown of PostgreSQL; its keeper starts it again.
+
+        Not while it recovers from a killed backend: PostgreSQL 18.4 was seen to hang in "shutting down" for ever then.
+        """
+        self._stop_kills_for_a_moment()
         EmbeddedPostgres(self.stack.var).stop()
         self.note("PostgreSQL stopped, to be started again by its users")
 
+    def _stop_kills_for_a_moment(self) -> None:
+        self._hold.set()
+        poll(lambda: _one(self.stack, "SELECT 1"), 60, "the database takes connections")
+        self._hold.clear()
+
     def _run(self) -> None:
         while not self._quit.wait(self.pause):
-            self._kill_one()
+            if not self._hold.is_set():
+                self._kill_one()
 
     def _kill_one(self) -> None:
         found = [(kind, process) for process in self.stack.family() if (kind := kind_of(process)) is not None]
