@@ -15,6 +15,14 @@ os.environ.setdefault("RELAYER_VAR", str(ROOT / "var" / "test"))
 os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=off")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_flush() -> None:
+    """A test's rows go without Django's slow flush."""
+    from tests.flush import install
+
+    install()
+
+
 @pytest.fixture
 def conn(transactional_db: None) -> Iterator[psycopg.Connection]:
     """A raw autocommit connection with a worker's time-outs, in the test database."""
