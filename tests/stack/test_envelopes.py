@@ -12,7 +12,7 @@ from tests.stack.test_bad_input import exchange
 from tests.waiting import wait_until
 from workers.devnet.traffic import Traffic
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 
 
 def get(stack: Stack, path: str) -> Any:
