@@ -318,8 +318,12 @@ def test_a_silent_chain_costs_nothing_but_time(conn, node, start):
 
 def test_no_gas_pauses_the_signer_and_arriving_gas_lifts_it_with_the_same_bytes(conn, node, start):
     requests(conn, 2)
-    node.on_send = lambda tx: _raise(Fault("insufficient funds for gas * price + value"))
-    node.balance = 0
+
+    def spent(tx):  # the money went between the comparison and the broadcast
+        node.balance = 0
+        raise Fault("insufficient funds for gas * price + value")
+
+    node.on_send = spent
     turn, context = SettleTurn(), start()
     turn.run(context)
     assert conn.execute("SELECT status, status_reason FROM signer").fetchone() == ("paused", "insufficient_funds")
