@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import psycopg
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 
 from requests_app.errors import RelayerError
 from requests_app.store import runtime as store
@@ -199,7 +200,7 @@ class _Memory:
         try:
             self._values = effective(store.load_settings(connection()))
             self._until = time.monotonic() + FRESH_SECONDS
-        except psycopg.Error:
+        except (psycopg.Error, DatabaseError, InterfaceError):  # Django wraps what its own connection cannot open
             if known is None:
                 raise
             _log.warning("runtime settings not read; the last ones stay", extra={"action": "settings_not_read"})

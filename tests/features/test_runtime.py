@@ -15,6 +15,8 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import InterfaceError as DjangoInterfaceError
+from django.db import OperationalError as DjangoOperationalError
 from django.test import Client
 
 from requests_app import runtime
@@ -130,13 +132,14 @@ def test_a_stored_value_of_another_release_is_ignored(db: None) -> None:
     assert now("api_retry_after_seconds") == 4
 
 
-def test_without_database_the_last_values_stay(db: None) -> None:
+@pytest.mark.parametrize("error", [psycopg.OperationalError, DjangoOperationalError, DjangoInterfaceError])
+def test_without_database_the_last_values_stay(db: None, error: type[Exception]) -> None:
     runtime.change(web_connection(), "api_retry_after_seconds", 9, **PEOPLE)
     assert now("api_retry_after_seconds") == 9
     runtime._memory._until = 0.0
 
     def away() -> Any:
-        raise psycopg.OperationalError("away")
+        raise error("away")
 
     assert runtime.values(away)["api_retry_after_seconds"] == 9
 
