@@ -20,7 +20,7 @@ KEEP_ALIVE_MILLISECONDS = 310_000
 def main() -> None:
     """Serve until SIGTERM or SIGINT. Reads API_HOST, API_PORT, WEB_WORKERS, WEB_THREADS from the environment."""
     os.environ.setdefault("RELAYER_ROLE", "web")
-    os.environ["RELAYER_TIED"] = "1"
+    os.environ["RELAYER_TIED"] = str(os.getpid())
     Granian(
         "relayer_site.wsgi:application",
         address=os.environ.get("API_HOST", "127.0.0.1"),

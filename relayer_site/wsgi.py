@@ -15,7 +15,8 @@ from django.db import Error
 from workers import lifeline
 
 if os.environ.get("RELAYER_TIED"):
-    lifeline.die_with_parent()
+    # By its id: a parent that was killed while this worker was still starting sends no signal any more.
+    lifeline.die_with_parent(parent=int(os.environ["RELAYER_TIED"]))
 
 application = get_wsgi_application()
 
