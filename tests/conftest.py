@@ -1,18 +1,11 @@
-"""Shared fixtures. The test database lives on the embedded server under var/test (or $RELAYER_VAR), which starts by itself."""
+"""Shared fixtures. The test database lives on the embedded server (tests/settings.py), which starts by itself."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
-
-ROOT = Path(__file__).resolve().parent.parent
-os.environ.setdefault("RELAYER_VAR", str(ROOT / "var" / "test"))
-# The tests' server need not survive a power cut.
-os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=off")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,9 @@ from requests_app.identity import content_hash
 from tests.api import bodies
 from tests.api.reading import DD, IP, PD, UD, V3, Form, details, key_paths, read
 
+# Values are made when the module is read, long before the last test of a run.
+A_DAY = 86_400
+
 CHAIN = rules.NOT_A_CHAIN_ID
 EXTRA = rules.WRONG_EXTRA_DATA
 UNTAGGED_V1 = "0x01" + "06" + "00" * 31
@@ -126,7 +129,12 @@ INVALID: list[tuple[Form, str, Any, str]] = [
         )
     ],
     (IP, "extraData", bodies.CONTEXT_V1, EXTRA),
-    (UD, "requestValidity", {"startTimestamp": str(int(time.time()) + 3600), "durationDays": "1"}, rules.IN_THE_FUTURE),
+    (
+        UD,
+        "requestValidity",
+        {"startTimestamp": str(int(time.time()) + A_DAY), "durationDays": "1"},
+        rules.IN_THE_FUTURE,
+    ),
     (UD, "requestValidity", {"startTimestamp": str(2**70), "durationDays": "1"}, rules.IN_THE_FUTURE),
     (UD, "requestValidity", {"startTimestamp": "soon", "durationDays": "1"}, rules.NOT_U256),
     (UD, "requestValidity", {"startTimestamp": "9" * 5000, "durationDays": "1"}, rules.NOT_U256),
@@ -179,7 +187,7 @@ NOW = int(time.time())
             "startTimestamp must be a valid u64 number",
         ),
         (
-            {"payload": {"requestValidity": {"startTimestamp": str(NOW + 900), "durationSeconds": "99"}}},
+            {"payload": {"requestValidity": {"startTimestamp": str(NOW + A_DAY), "durationSeconds": "99"}}},
             "attestedPayload.requestValidity",
             rules.IN_THE_FUTURE,
         ),

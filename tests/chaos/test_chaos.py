@@ -9,6 +9,7 @@ import pytest
 from tests.chaos.run import Plan, run
 
 
+@pytest.mark.full
 @pytest.mark.stack
 @pytest.mark.timeout(420)
 def test_a_minute_of_chaos() -> None:

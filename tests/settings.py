@@ -1,0 +1,15 @@
+"""The settings under test: the product's own, with the embedded server under var/test (or $RELAYER_VAR).
+
+A module of its own because the place must be known before the product's settings are read; processes that tests start inherit it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+os.environ.setdefault("RELAYER_VAR", str(Path(__file__).resolve().parent.parent / "var" / "test"))
+# The tests' server need not survive a power cut.
+os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=off")
+
+from relayer_site.settings import *  # noqa: F403
