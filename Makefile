@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 DEMO ?=
 TESTS ?= tests
+# The order of the tests is shuffled by this number; SEED=last, or any other, gives another order.
+SEED ?= 1777530280
 
 # The stamp of an installation is the hash of what was asked for, so that an unchanged checkout installs nothing.
 define install
@@ -48,7 +50,7 @@ up: install
 
 .PHONY: test
 test: install-dev
-	@$(BIN)/python -m pytest $(TESTS) -m "not full and not browser"
+	@$(BIN)/python -m pytest $(TESTS) -m "not full and not browser" --randomly-seed=$(SEED)
 
 .PHONY: test-full
 test-full: install-dev

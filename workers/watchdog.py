@@ -1,8 +1,8 @@
 """Looks after the q2 process groups of one host (engine_spike 1.3).
 
 django-q2 guards its own workers, but nobody guards its sentinel and parent, nor a group that hangs. A group is known by the beats of its
-slots. Stage 1: a beat older than 2 s gets a new shift for that slot, once an epoch. Stage 2: a beat older than 4.5 s, or a loop that has
-not come round for 30 s, has the whole group killed and started again. An outage of the database is no hang: while the beats cannot be
+slots. Stage 1: a beat older than 2 s gets a new shift for that slot, once an epoch. Stage 2: a beat older than 4.5 s, 2 s after that was
+tried, or a loop that has not come round for 30 s, has the whole group killed and started again. An outage of the database is no hang: while the beats cannot be
 read, and for 5 s after, there is no verdict. Nor is a slow start one: a slot is judged from its first beat on, and a group that has
 given none for a minute is started again. The groups are tied to this process and end with it.
 """
@@ -37,6 +37,8 @@ log = logging.getLogger("relayer.watchdog")
 
 LOOK_SECONDS = 0.5
 RESCUE_SECONDS = 2.0
+# A watchdog that has just started, or was blind, may find a beat that old at its first look: the small remedy comes first.
+RESCUE_TAKES_SECONDS = 2.0
 STUCK_SECONDS = 30.0
 START_SECONDS = 60.0
 SETTLED_SECONDS = 8.0
@@ -52,7 +54,7 @@ class Group:
         self.cluster = cluster
         self.name = name
         self.slots = slots_of(name)
-        self.rescued: dict[str, int] = {}
+        self.rescued: dict[str, tuple[int, float]] = {}  # slot: the epoch that a shift was sent for, and when
         self.reported: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._started_at = 0.0
@@ -182,14 +184,17 @@ class Watchdog:
                 if lived > START_SECONDS:
                     group.replace(f"no sign of life from {beat.resource}")
                     return
-            elif age > settings.BEAT_STALE_SECONDS or stuck > STUCK_SECONDS:
+                continue
+            sent_for, sent_at = group.rescued.get(beat.resource, (None, 0.0))
+            tried = sent_for == beat.epoch and monotonic() - sent_at >= RESCUE_TAKES_SECONDS
+            if stuck > STUCK_SECONDS or (tried and age > settings.BEAT_STALE_SECONDS):
                 group.replace(f"{beat.resource}: beat {age:.1f} s old, loop behind by {stuck:.1f} s")
                 return
-            elif age > RESCUE_SECONDS and group.rescued.get(beat.resource) != beat.epoch:
+            if age > RESCUE_SECONDS and sent_for != beat.epoch:
                 self._rescue(group, slot, beat)
 
     def _rescue(self, group: Group, slot: int, beat: beats.Beat) -> None:
-        group.rescued[beat.resource] = beat.epoch
+        group.rescued[beat.resource] = (beat.epoch, monotonic())
         details = {"action": "slot_rescued", "resource": beat.resource, "epoch": beat.epoch}
         try:
             enqueue_shift(group.cluster, group.name, slot, after=beat.epoch, wait=float(settings.LEASE_SECONDS))

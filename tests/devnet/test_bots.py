@@ -89,13 +89,11 @@ def test_corrupt_forged_repeated_and_extra_shares(devnet: Devnet, behave: Behave
     behave(user=Behaviour(corrupt_nodes=(2,), forge_nodes=(13,), repeat_shares=2, extra_shares=1))
     submission, opened = user_request(devnet)
     logs = devnet.wait_logs(SHARE, opened, 16)
-    assert parts(devnet, submission, logs) == [
-        *enumerate(range(1, 13)),
-        (12, None),
-        (0, 1),
-        (1, 2),
-        (13, None),
-    ]
+    # By content, not by place: what is sent one by one may be mined before the bulk, and is sent again when it seems lost.
+    found = parts(devnet, submission, logs)
+    assert set(found) == {*enumerate(range(1, 13)), (12, None), (13, None)}
+    assert min(found.count((0, 1)), found.count((1, 2))) >= 2
+    logs = [logs[found.index(one)] for one in [*enumerate(range(1, 13)), (12, None)]]
     request = Request(submission.handles, submission.public_key, submission.extra_data)
     assert SHARE.decode(logs[1])[1] != share_payload(2, request)
     assert SHARE.decode(logs[0])[1] == share_payload(1, request)
