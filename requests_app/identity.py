@@ -11,12 +11,13 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 from uuid import UUID
 
 from requests_app.states import Kind, ReqType
 
 Body = Mapping[str, Any]
+_REF_TAG: Final = "stablecoin-settlement-engine/payment-ref/v1"
 
 
 def content_hash(kind: Kind, req_type: ReqType | None, body: Body) -> bytes:
@@ -28,9 +29,35 @@ def content_hash(kind: Kind, req_type: ReqType | None, body: Body) -> bytes:
             parts = [b"ct_handles:", *_each(body["handles"]), b"extra_data:", _raw(body["extra_data"])]
         case Kind.USER_DECRYPT:
             parts = _unified(body) if req_type is ReqType.UNIFIED else _typed(body)
+        case Kind.PAYMENT:
+            raise ValueError("a payment is identified by its payment_ref")
         case _:
             assert_never(kind)
     return hashlib.sha256(b"".join(parts)).digest()
+
+
+def payment_ref(intent: str, chain: str, token: str, payer: str, merchant: str, amount: int) -> bytes:
+    """The 32-byte PaymentRef of an intent's terms, as written: the texts are not normalised (reference queue_settle 1.1).
+
+    It is the nonce of the payer's EIP-3009 authorization and names the payment in job, ledger, log and chain.
+    """
+    parts = (_REF_TAG, intent, chain, token, payer, merchant, str(amount))
+    return hashlib.sha256(b"".join(length_prefixed(part.encode()) for part in parts)).digest()
+
+
+def length_prefixed(data: bytes) -> bytes:
+    """The bytes behind their length as an unsigned LEB128 varint."""
+    return varint(len(data)) + data
+
+
+def varint(value: int) -> bytes:
+    """Unsigned LEB128."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def _raw(text: str) -> bytes:

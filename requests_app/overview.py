@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from requests_app.states import Kind, Status
+from requests_app.states import REQUEST_KINDS, Kind, Status
 from requests_app.store import overview as store
 from requests_app.store.figures import EndedRows, ended_ever
 from requests_app.store.session import web_connection
@@ -70,7 +70,7 @@ class Overview:
 
     def counts(self) -> dict[Kind, dict[Status, int]]:
         """Rows by kind and state; states without rows are 0. Ended ones: since the figures began, some 20 s late."""
-        table = {kind: dict.fromkeys(Status, 0) for kind in Kind}
+        table = {kind: dict.fromkeys(Status, 0) for kind in REQUEST_KINDS}
         rows: list[store.LiveRequests | EndedRows] = [*self.live, *self.final]
         for row in rows:
             table[Kind(row.kind)][Status(row.status)] = row.rows
@@ -78,7 +78,7 @@ class Overview:
 
     def oldest(self) -> dict[Kind, dict[Status, float]]:
         """Seconds the oldest waiting row has been in its state, by kind and state."""
-        table: dict[Kind, dict[Status, float]] = {kind: {} for kind in Kind}
+        table: dict[Kind, dict[Status, float]] = {kind: {} for kind in REQUEST_KINDS}
         for row in self.live:
             table[Kind(row.kind)][Status(row.status)] = row.oldest_seconds
         return table

@@ -1,4 +1,4 @@
-"""The state machine of gateway requests, as data (design 2.1).
+"""The state machines, as data: gateway requests (design 2.1) and payment intents (design 2.2).
 
 Everything that depends on it is derived: SQL guards, database CHECKs, API statuses, admin actions, docs and metrics.
 Pure Python: nothing of Django is imported here.
@@ -17,6 +17,7 @@ class Kind(IntEnum):
     USER_DECRYPT = 1
     PUBLIC_DECRYPT = 2
     INPUT_PROOF = 3
+    PAYMENT = 4
 
     @property
     def table(self) -> str:
@@ -33,7 +34,10 @@ TABLES: Final[dict[Kind, str]] = {
     Kind.USER_DECRYPT: "user_decrypt_req",
     Kind.PUBLIC_DECRYPT: "public_decrypt_req",
     Kind.INPUT_PROOF: "input_proof_req",
+    Kind.PAYMENT: "payment_intent",
 }
+# The kinds that are asked of the gateway; a payment intent has a machine of its own, below.
+REQUEST_KINDS: Final = (Kind.USER_DECRYPT, Kind.PUBLIC_DECRYPT, Kind.INPUT_PROOF)
 
 
 class ReqType(StrEnum):
@@ -204,3 +208,84 @@ def allowed(verb: Verb, status: Status, actor: Actor) -> bool:
     """Whether the table lets `actor` apply `verb` to a row in `status`."""
     row = TRANSITIONS[verb]
     return status in row.sources and actor in row.actors
+
+
+class IntentState(StrEnum):
+    """Where a payment intent stands, and by that who owns it (reference queue_settle 1.2)."""
+
+    CREATED = "created"  # waits for the payer's signed authorization
+    AUTHORIZED = "authorized"  # the authorization is verified and stored; a job waits
+    SETTLING = "settling"  # held in the ledger; signed bytes are stored; a node may have them
+    CONFIRMING = "confirming"  # a node has the transaction; the log and finality decide
+    NEEDS_REVIEW = "needs_review"  # the outcome cannot be proven: a person decides
+    SETTLED = "settled"  # final on chain, posted in the ledger
+    FAILED = "failed"  # proven not to move money any more, its hold voided
+    CANCELED = "canceled"  # withdrawn, or expired, before anything was signed
+
+
+INTENT_FINAL: Final = frozenset({IntentState.SETTLED, IntentState.FAILED, IntentState.CANCELED})
+INTENT_ACTIVE: Final = frozenset(set(IntentState) - INTENT_FINAL)
+
+
+class IntentActor(StrEnum):
+    """Who may move an intent. The ledger's `by` uses the same words."""
+
+    API = "api"
+    RELAYER = "relayer"
+    LISTENER = "listener"
+    OPERATOR = "operator"
+    SYSTEM = "system"
+
+
+class Evidence(StrEnum):
+    """What a transition must bring along."""
+
+    TX_HASH = "tx_hash"
+    REASON = "reason"
+
+
+@dataclass(frozen=True, slots=True)
+class IntentTransition:
+    """One edge of the intent machine. A pair of states has at most one edge."""
+
+    source: IntentState
+    target: IntentState
+    actors: frozenset[IntentActor]
+    evidence: frozenset[Evidence]
+    meaning: str
+
+
+def _edge(source: IntentState, target: IntentState, actors: str, evidence: str, meaning: str) -> IntentTransition:
+    who = frozenset(IntentActor(name) for name in actors.split())
+    return IntentTransition(source, target, who, frozenset(Evidence(name) for name in evidence.split()), meaning)
+
+
+_I = IntentState
+
+# fmt: off
+INTENT_TRANSITIONS: Final[dict[tuple[IntentState, IntentState], IntentTransition]] = {
+    (edge.source, edge.target): edge for edge in (
+        _edge(_I.CREATED, _I.AUTHORIZED, "api", "", "the payer's authorization was verified; refused after expires_at"),
+        _edge(_I.CREATED, _I.CANCELED, "api operator system", "reason", "withdrawn, or expired"),
+        _edge(_I.AUTHORIZED, _I.SETTLING, "relayer", "", "nonce taken, signed bytes stored, money held, before any broadcast"),
+        _edge(_I.AUTHORIZED, _I.CANCELED, "api operator system", "reason", "withdrawn, or expired, while no slot exists"),
+        _edge(_I.SETTLING, _I.CONFIRMING, "relayer listener", "tx_hash", "a node took the transaction, or the log shows it"),
+        _edge(_I.SETTLING, _I.FAILED, "relayer", "reason", "proven: no transaction of ours can move the money any more"),
+        _edge(_I.SETTLING, _I.NEEDS_REVIEW, "relayer", "reason", "the outcome cannot be proven"),
+        _edge(_I.CONFIRMING, _I.SETTLED, "listener", "tx_hash", "final, and the log is exact; the hash equals the one on record"),
+        _edge(_I.CONFIRMING, _I.SETTLING, "listener", "reason", "its block gave way, or it is in no block: the same bytes go out again"),
+        _edge(_I.CONFIRMING, _I.NEEDS_REVIEW, "listener", "reason", "final, but not what was asked: reverted, or another amount or party"),
+        _edge(_I.NEEDS_REVIEW, _I.SETTLED, "operator", "tx_hash reason", "the reviewer settles it by hand"),
+        _edge(_I.NEEDS_REVIEW, _I.FAILED, "operator", "reason", "the reviewer closes it as failed"),
+        _edge(_I.NEEDS_REVIEW, _I.CONFIRMING, "operator listener", "tx_hash reason",
+              "the reviewer names the transaction, or the log shows an exact one after all"),
+        _edge(_I.NEEDS_REVIEW, _I.SETTLING, "operator", "reason", "the same bytes again, or a new nonce once the old one is proven dead"),
+    )
+}
+# fmt: on
+
+
+def intent_sources(target: IntentState, actor: IntentActor) -> list[str]:
+    """The states from which `actor` may bring an intent to `target`, as the text array a SQL guard takes."""
+    edges = INTENT_TRANSITIONS.values()
+    return sorted(edge.source.value for edge in edges if edge.target is target and actor in edge.actors)

@@ -13,7 +13,7 @@ from requests_app.admin.charts import Span, chart_sections, chosen_span
 from requests_app.admin.explain import reason
 from requests_app.admin.page import Figure, Figures, Notice, Section, Table
 from requests_app.overview import Overview, overview
-from requests_app.states import ACTIVE, Kind, Status
+from requests_app.states import ACTIVE, REQUEST_KINDS, Kind, Status
 from requests_app.store.overview import Listener, Signer
 
 ORDER: Final = tuple(Status)
@@ -160,7 +160,7 @@ def states(now: Overview) -> Section:
     """Requests by kind and state, each with the age of the oldest that waits."""
     counts, oldest = now.counts(), now.oldest()
     rows = []
-    for kind in Kind:
+    for kind in REQUEST_KINDS:
         url = reverse(_TABLES[kind])
         cells_of_row: list[Any] = [cells.link(kind.slug.replace("-", " ").capitalize(), url)]
         cells_of_row += [

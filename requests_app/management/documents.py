@@ -14,9 +14,9 @@ from requests_app.states import (
     DEADLINE_SETTING,
     FINAL,
     INITIAL,
+    REQUEST_KINDS,
     TRANSITIONS,
     V1_HTTP_STATUS,
-    Kind,
     Status,
 )
 
@@ -54,7 +54,7 @@ def states_page() -> str:
             f"| `{status}` | {STATUS_MEANING[status]} | {f'`{setting}`' if setting else '–'} "
             f"| {V1_HTTP_STATUS[status]} | {'yes' if status in FINAL else 'no'} |"
         )
-    lines += ["", "New requests start in: " + ", ".join(f"{k.slug} `{INITIAL[k]}`" for k in Kind) + ".", ""]
+    lines += ["", "New requests start in: " + ", ".join(f"{k.slug} `{INITIAL[k]}`" for k in REQUEST_KINDS) + ".", ""]
     lines += [
         "## Transitions",
         "",

@@ -18,8 +18,17 @@ from requests_app.models.envelopes import (
     ReorgEvidence,
 )
 from requests_app.models.figures import FiguresUpTo, FinishedFigure
-from requests_app.models.jobs import QueueJob
+from requests_app.models.jobs import DeadLetter, QueueJob
 from requests_app.models.leases import ExecLease, WorkerBeat
+from requests_app.models.ledger import LedgerBalance, LedgerEntry, LedgerLeg
+from requests_app.models.payments import (
+    IdempotencyRecord,
+    IntentTransitionRow,
+    PaymentIntent,
+    PaymentObservation,
+    ReconCursor,
+    ReconFinding,
+)
 from requests_app.models.requests import (
     GatewayRef,
     InputProofRequest,
@@ -57,6 +66,7 @@ __all__ = [
     "ConsumerCursor",
     "CursorKey",
     "DeadEnvelope",
+    "DeadLetter",
     "EnvelopeBand",
     "EnvelopeBlob",
     "EnvelopeConflict",
@@ -68,15 +78,24 @@ __all__ = [
     "FiguresUpTo",
     "FinishedFigure",
     "GatewayRef",
+    "IdempotencyRecord",
     "InputProofRequest",
+    "IntentTransitionRow",
     "KeptShare",
+    "LedgerBalance",
+    "LedgerEntry",
+    "LedgerLeg",
     "NonceSlot",
     "OriginatorCongestion",
+    "PaymentIntent",
+    "PaymentObservation",
     "PublicDecryptRequest",
     "PublishedEnvelope",
     "PublishedKey",
     "PublisherHead",
     "QueueJob",
+    "ReconCursor",
+    "ReconFinding",
     "ReorgEvidence",
     "RequestClient",
     "RequestPayload",

@@ -12,10 +12,10 @@ from typing import Any
 from psycopg import Connection
 
 from requests_app.metrics import observe_status
-from requests_app.states import Kind, Status
+from requests_app.states import REQUEST_KINDS, Kind, Status
 from requests_app.store import answers as store
 from requests_app.store.answers import Absorbed, Consensus, ProofAnswer, PublicAnswer, RequestSeen, Share
-from requests_app.store.session import Row
+from requests_app.store.session import Row, transaction
 from requests_app.transitions.generic import deadline_seconds
 
 __all__ = ["Advanced", "Consensus", "Facts", "ProofAnswer", "PublicAnswer", "RequestSeen", "Share", "absorb", "advance"]
@@ -67,7 +67,7 @@ def advance(conn: Connection[Any], facts: Facts, absorbed: Sequence[Absorbed]) -
     """
     receipts: dict[Kind, int] = {}
     deadline = deadline_seconds(Status.RECEIPT_RECEIVED)
-    for kind in Kind:
+    for kind in REQUEST_KINDS:
         named = [one for one in absorbed if one.kind is kind and one.tx_hash is not None]
         receipts[kind] = _observed(kind, store.record_receipts(conn, kind, named, deadline))
     owned = {one.ref for one in absorbed if one.request_id is not None}
@@ -85,7 +85,7 @@ def advance(conn: Connection[Any], facts: Facts, absorbed: Sequence[Absorbed]) -
 
 def resolve_thresholds(conn: Connection[Any], thresholds: Mapping[bytes, int]) -> int:
     """Store thresholds that could not be read before, and complete what waited only for them: how many rows completed."""
-    with conn.transaction():
+    with transaction(conn):
         store.set_thresholds(conn, thresholds)
         return _complete(conn, Kind.USER_DECRYPT, lambda: store.complete_user(conn, list(thresholds)))
 

@@ -16,10 +16,11 @@ from psycopg import Connection
 from requests_app.crash_points import crash_point
 from requests_app.errors import SourceHalted, StaleEpoch
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import FINAL, Kind, Status
+from requests_app.states import FINAL, REQUEST_KINDS, Kind, Status
 from requests_app.store import reorgs as store
 from requests_app.store.envelopes import Fence
 from requests_app.store.reorgs import EvidenceDue, Touched
+from requests_app.store.session import transaction
 from requests_app.transitions import generic
 
 
@@ -50,7 +51,7 @@ def undo(
 
     Raises StaleEpoch (also when the seal moved), SourceHalted; then nothing was written.
     """
-    with conn.transaction():
+    with transaction(conn):
         source = store.lock_source(conn, source_id, fence)
         if source is None or not source.held or source.block != sealed:
             raise StaleEpoch(f"{fence.resource}: the seal of source {source_id} is not ours to lower")
@@ -76,7 +77,7 @@ def _rows(
     final: list[Touched] = []
     statuses: dict[Kind, dict[int, Status]] = {}
     deadline = generic.deadline_seconds(Status.TX_IN_FLIGHT) or 0.0
-    for kind in Kind:
+    for kind in REQUEST_KINDS:
         mine = [one for one in touched if one.kind is kind]
         status = statuses[kind] = store.lock_rows(conn, kind, {one.request_id for one in mine})
         final += [one for one in mine if status.get(one.request_id) in FINAL]
@@ -93,9 +94,9 @@ def _rows(
 def judge_evidence(conn: Connection[Any], due: Sequence[EvidenceDue]) -> list[EvidenceDue]:
     """Close what came back; open a case for each final row whose event is gone for good. The latter, in one transaction."""
     gone = [one for one in due if not one.back]
-    with conn.transaction():
+    with transaction(conn):
         store.settle_evidence(conn, {one.id: "returned" if one.back else "vanished" for one in due})
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             evidence = {
                 one.request_id: {
                     "reorg": one.reorg_id,

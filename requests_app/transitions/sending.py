@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from psycopg import Connection, OperationalError
+from psycopg import Connection
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.metrics import observe_status
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import SlotState
-from requests_app.states import TRANSITIONS, Actor, Kind, Status, Verb, sources
+from requests_app.states import REQUEST_KINDS, TRANSITIONS, Actor, Kind, Status, Verb, sources
 from requests_app.store import attempts as store
 from requests_app.store import nonces as nonces_store
 from requests_app.store import signing
 from requests_app.store.queue import SEND, Receipt, Subject
-from requests_app.store.session import fetch_all, fetch_one
+from requests_app.store.session import fetch_all, fetch_one, transaction
 from requests_app.transitions import generic
 
 MAX_DETAIL = 2000
@@ -129,7 +129,7 @@ def prepare_send(
     """
     if not wanted:
         return []
-    with conn.transaction():
+    with transaction(conn):
         claimed = _claim(conn, fence, signer_id, wanted)
         prepared = []
         for place, nonce in claimed:
@@ -139,9 +139,6 @@ def prepare_send(
             gas = [wanted[place].gas for place, _ in claimed]
             _store(conn, fence, signer_id, prepared, gas, price)
         crash_point("before_prepare_send_commit")
-    if conn.closed:
-        # psycopg leaves the block without an error, and without a commit, when it knows that the connection is broken (R2).
-        raise OperationalError("the connection was lost before the commit")
     crash_point("after_prepare_send_commit")
     return prepared
 
@@ -151,10 +148,10 @@ def revert(conn: Connection[Any], signer_id: int, reverted: Sequence[Reverted]) 
     if not reverted:
         return []
     changed: list[Subject] = []
-    with conn.transaction():
+    with transaction(conn):
         # Attempts before rows, as the appliers of the log lock them.
         store.record_lookups(conn, signer_id, [item.found for item in reverted])
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             mine = [item for item in reverted if item.subject.kind is kind]
             changes = [
                 generic.Change(
@@ -182,9 +179,9 @@ def park(
     if not evidence:
         return []
     changed: list[Subject] = []
-    with conn.transaction():
+    with transaction(conn):
         signing.hold_fence(conn, fence)
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             mine = {subject.id: found for subject, found in evidence.items() if subject.kind is kind}
             if not mine:
                 continue
@@ -208,10 +205,10 @@ def close_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], ep
     Rows whose reviewer asked for that (the no-op carries the command) end as failure in the same transaction; those whose
     nonce the system filled go on waiting for a person.
     """
-    with conn.transaction():
+    with transaction(conn):
         closed = nonces_store.finalize_slots(conn, signer_id, nonces)
         asked = [one.subject for one in closed if one.command_id is not None and one.state is SlotState.DEAD]
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             changes = [
                 generic.Change(subject.id, label="internal_server_error", detail="canceled by an operator")
                 for subject in asked

@@ -23,8 +23,9 @@ from psycopg import Connection
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import Actor, Kind, Status, Verb
+from requests_app.states import REQUEST_KINDS, Actor, Kind, Status, Verb
 from requests_app.store import leases, sweep
+from requests_app.store.session import transaction
 from requests_app.store.sweep import Overdue
 from requests_app.transitions import generic
 from requests_app.transitions.generic import Change
@@ -55,7 +56,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         return 0
     duty = _Duty(context, lease)
     handled = 0
-    for kind in Kind:
+    for kind in REQUEST_KINDS:
         for status, act in duty.actions().items():
             mine = [row for row in rows if row.kind is kind and row.status is status]
             if mine and not context.stopping():
@@ -145,7 +146,7 @@ class _Duty:
 
         Raises StaleEpoch before anything is written.
         """
-        with self._conn.transaction():
+        with transaction(self._conn):
             if not leases.fence(self._conn, self._lease.resource, self._lease.instance, self._lease.epoch):
                 raise StaleEpoch
             yield self._conn, sweep.still_overdue(self._conn, kind, [row.id for row in rows], rows[0].status)

@@ -6,8 +6,9 @@ from typing import Final
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS
 from requests_app.store import figures, leases
+from requests_app.store.session import transaction
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -20,8 +21,8 @@ BATCH: Final = 20_000
 def run(context: ShiftContext, lease: HeldLease) -> int:
     """Count what ended since the last run, at most BATCH rows a kind. Raises StaleEpoch when the duty went to somebody else."""
     counted = 0
-    for kind in Kind:
-        with context.conn.transaction():
+    for kind in REQUEST_KINDS:
+        with transaction(context.conn):
             if not leases.fence(context.conn, lease.resource, lease.instance, lease.epoch):
                 raise StaleEpoch(lease.resource)
             counted += figures.count_ended(context.conn, kind, SETTLE_SECONDS, BATCH)

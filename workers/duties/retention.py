@@ -16,7 +16,7 @@ import psycopg
 from django.conf import settings
 
 from requests_app.crash_points import crash_point
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store.beats import forget_silent
 from requests_app.store.session import connect
 from requests_app.store.sweep import purge_foreign, purge_requests
@@ -44,7 +44,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         removed += _batches(context, partial(purge_foreign, conn, FOREIGN_SECONDS, BATCH))
         removed += _batches(context, partial(forget_silent, conn, DAY))
         if settings.RETENTION_ENABLED:
-            for kind in Kind:
+            for kind in REQUEST_KINDS:
                 removed += _batches(context, partial(purge_requests, conn, kind, days(kind) * DAY, BATCH))
     return removed
 

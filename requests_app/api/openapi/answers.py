@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from requests_app.api.labels import Label
 from requests_app.api.openapi.requests import Schema, array, record
-from requests_app.states import Kind, Status, Verb
+from requests_app.states import REQUEST_KINDS, Status, Verb
 
 UUID: Final[Schema] = {"type": "string", "format": "uuid"}
 TIME: Final[Schema] = {"type": "string", "format": "date-time"}
@@ -60,7 +60,7 @@ _ROW_RESULT: Final[Schema] = {
     ],
 }
 _STATUS: Final[Schema] = {"type": "string", "enum": [status.value for status in Status]}
-_KIND: Final[Schema] = {"type": "string", "enum": [kind.slug for kind in Kind]}
+_KIND: Final[Schema] = {"type": "string", "enum": [kind.slug for kind in REQUEST_KINDS]}
 
 ANSWERS: Final[dict[str, Schema]] = {
     "Accepted": record({"status": _one("queued"), "requestId": UUID, "result": record({"jobId": UUID})}),

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from requests_app.admin.cells import duration
 from requests_app.admin.dashboard import troubles
 from requests_app.overview import Overview, overview
-from requests_app.states import Kind, Status
+from requests_app.states import REQUEST_KINDS, Kind, Status
 
 
 class Command(BaseCommand):
@@ -62,7 +62,10 @@ def lines(now: Overview, found: list[str]) -> list[str]:
     out = ["working" if not found else "needs attention:", *(f"  - {text}" for text in found), ""]
     out += table(
         ("requests", *(status.value for status in Status)),
-        [(kind.slug, *(_count(counts[kind][status], oldest[kind].get(status)) for status in Status)) for kind in Kind],
+        [
+            (kind.slug, *(_count(counts[kind][status], oldest[kind].get(status)) for status in Status))
+            for kind in REQUEST_KINDS
+        ],
     )
     out += table(
         ("queue", "kind", "jobs", "claimable", "leased", "oldest"),
