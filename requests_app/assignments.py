@@ -11,7 +11,7 @@ from psycopg import Connection
 
 from requests_app.decisions import Held
 from requests_app.store import leases
-from requests_app.store.session import fetch_one
+from requests_app.store.session import fetch_one, transaction
 
 SECONDS: Final = 90.0
 RENEW_SECONDS: Final = 20
@@ -48,7 +48,7 @@ def assigned(conn: Connection[Any], case_id: int) -> Assigned | None:
 
 def assign(conn: Connection[Any], case_id: int, reviewer_id: int) -> Assigned | None:
     """Claim the case, or renew what the reviewer has: the hold, whose it is now, or None for a disabled account."""
-    with conn.transaction():
+    with transaction(conn):
         name = _active(conn, reviewer_id)
         if name is None:
             return None
@@ -68,7 +68,7 @@ def assign(conn: Connection[Any], case_id: int, reviewer_id: int) -> Assigned | 
 
 def renew(conn: Connection[Any], case_id: int, reviewer_id: int, epoch: int) -> bool:
     """Keep the case while its page is open; False when it is somebody else's, or the account was disabled."""
-    with conn.transaction():
+    with transaction(conn):
         name = _active(conn, reviewer_id)
         if name is None:
             return False

@@ -14,6 +14,7 @@ from django.conf import settings
 from requests_app.errors import RelayerError
 from requests_app.models.accounts import AccountStatus
 from requests_app.store import accounts as store
+from requests_app.store.session import transaction
 
 Connection = psycopg.Connection[Any]
 _NAME = re.compile(r"[a-z0-9][a-z0-9._\-]{0,62}")
@@ -89,7 +90,7 @@ def rotate_key(conn: Connection, name: str, prefix: str | None = None) -> tuple[
 
     Raises AccountRefused when the account is not active, or when no valid key has that prefix.
     """
-    with conn.transaction():
+    with transaction(conn):
         key = issue_key(conn, name)
         revoked = store.revoke_keys(conn, name, prefix, key.prefix)
         if prefix is not None and not revoked:

@@ -23,7 +23,7 @@ from requests_app.store import leases
 from requests_app.store import requests as request_store
 from requests_app.store.commands import SINGLETON, NewCommand
 from requests_app.store.queue import Subject
-from requests_app.store.session import Row, fetch_one, fetch_only, run
+from requests_app.store.session import Row, fetch_one, fetch_only, run, transaction
 
 _SIGNER_ACTIONS: Final = frozenset(
     {ReviewAction.RESUME, ReviewAction.REPLACE, ReviewAction.CANCEL_NONCE, ReviewAction.RESEND}
@@ -88,7 +88,7 @@ def decide(
     """
     if not reason.strip():
         raise ReasonMissing
-    with conn.transaction():
+    with transaction(conn):
         reviewer = _reviewer(conn, reviewer_id)
         if reviewer is None:
             return Decision(Decided.FORBIDDEN)
@@ -112,7 +112,7 @@ def decide(
 
 def approve(conn: Connection[Any], *, decision_id: int, reviewer_id: int, agree: bool = True) -> Decision:
     """The second person's word: the command is written, or (`agree` false) the decision is withdrawn."""
-    with conn.transaction():
+    with transaction(conn):
         reviewer = _reviewer(conn, reviewer_id)
         found = fetch_one(conn, "commands", "lock_decision", {"id": decision_id}) if reviewer else None
         if reviewer is None or found is None:
@@ -177,7 +177,7 @@ def _write(
         "state": state.value, "by": reviewer, "commanded": not two,
     }  # fmt: skip
     try:
-        with conn.transaction():
+        with transaction(conn):
             made = fetch_only(conn, "commands", "open_decision", values)
     except psycopg.errors.UniqueViolation:
         return Decision(Decided.ALREADY_DECIDED)

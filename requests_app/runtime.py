@@ -22,6 +22,7 @@ from django.db import DatabaseError, InterfaceError
 
 from requests_app.errors import RelayerError
 from requests_app.store import runtime as store
+from requests_app.store.session import transaction
 
 FRESH_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 0.5
@@ -261,7 +262,7 @@ def change(
     if parameter is None:
         raise SettingRefused(f"Unknown configuration parameter: {name}")
     after = None if value is None else parameter.check(value)
-    with conn.transaction(force_rollback=dry_run):
+    with transaction(conn, force_rollback=dry_run):
         store.lock_settings(conn)
         stored = store.load_settings(conn)
         old, before = effective(stored), stored.get(name)

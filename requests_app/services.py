@@ -17,6 +17,7 @@ from requests_app.errors import RelayerError
 from requests_app.identity import uuid7
 from requests_app.states import INITIAL, Actor, Kind, ReqType, Status, Verb
 from requests_app.store import requests as store
+from requests_app.store.session import transaction
 from requests_app.transitions.generic import Change, apply, deadline_seconds
 
 # Twins that commit between our snapshot and our insert make us look again; two were the most seen with four clients.
@@ -163,7 +164,7 @@ def cancel(conn: psycopg.Connection[Any], *, client_id: int, ext_job_id: UUID) -
     if view is None:
         return CancelOutcome.NOT_FOUND
     kind = Kind(view.kind)
-    with conn.transaction() as transaction:
+    with transaction(conn) as opened:
         ended = store.withdraw_view(conn, client_id, kind, view.request_id)
         if not ended.account_active:
             return CancelOutcome.ACCOUNT_DISABLED
@@ -178,6 +179,6 @@ def cancel(conn: psycopg.Connection[Any], *, client_id: int, ext_job_id: UUID) -
             crash_point("before_cancel_commit")
         else:
             # Too late to stop it: the view stays, so that the client still gets the answer it paid for.
-            transaction.force_rollback = True
+            opened.force_rollback = True
     crash_point("after_cancel_commit")
     return CancelOutcome.CANCELED if canceled else CancelOutcome.TOO_LATE

@@ -13,7 +13,7 @@ from requests_app.models.commands import CommandKind
 from requests_app.models.signing import SignerStatus
 from requests_app.store import commands as store
 from requests_app.store.commands import NewCommand, Target
-from requests_app.store.session import fetch_one
+from requests_app.store.session import fetch_one, transaction
 
 
 class SignerDeed(StrEnum):
@@ -44,7 +44,7 @@ def tell_signer(
     conn: Connection[Any], *, signer_id: int, deed: SignerDeed, token: UUID, reason: str, reviewer_id: int
 ) -> Told:
     """Write the command; `token` is the form's own number, so that a double click is one command. Raises CommandConflict."""
-    with conn.transaction():
+    with transaction(conn):
         reviewer = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
         if reviewer is None or not reviewer.is_active:
             return Told.FORBIDDEN

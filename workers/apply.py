@@ -22,7 +22,7 @@ from requests_app.crash_points import crash_point
 from requests_app.store import consumers
 from requests_app.store.answers import Absorbed
 from requests_app.store.envelopes import last_position, position_of
-from requests_app.store.session import retry_serialization
+from requests_app.store.session import retry_serialization, transaction
 from requests_app.transitions import answers
 from requests_app.transitions.answers import Advanced, Facts
 from workers.chain.events import REQUEST_KINDS, Event
@@ -106,7 +106,7 @@ class Applier:
         places = [(envelope.position, envelope.block_hash) for envelope, _ in decoded]
 
         def work() -> Advanced:
-            with conn.transaction():
+            with transaction(conn):
                 # Blocks may have given way since the chain was asked: only what the log holds now is applied.
                 kept = consumers.still_logged(conn, self._source, places)
                 facts = self._reader.facts(pair for pair in decoded if pair[0].position in kept)
@@ -161,7 +161,7 @@ class Applier:
     def _transaction(self, conn: Connection[Any], decoded: Decoded, bad: Bad, end: int) -> None:
         assert self._position is not None  # noqa: S101 - set by every caller
         facts = self._reader.facts(decoded)
-        with conn.transaction():
+        with transaction(conn):
             if not consumers.move_consumer(conn, self._source, self._position, end):
                 raise Overtaken
             consumers.park_envelopes(conn, self._source, bad)

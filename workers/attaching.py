@@ -11,6 +11,7 @@ from requests_app.store import attempts as attempt_store
 from requests_app.store import commands as store
 from requests_app.store.commands import OpenCommand, Outcome
 from requests_app.store.queue import Subject
+from requests_app.store.session import transaction
 from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import commands as effects
 from requests_app.transitions.commands import Attached, Verdict, rejected
@@ -36,7 +37,7 @@ def attach(context: ShiftContext, fence: Fence, command: OpenCommand) -> int:
     found = _found(context, command)
     reader = Reader(contracts_of(config()), thresholds_of(config(), context.clients))
     applier = Applier(GATEWAY, reader)
-    with context.conn.transaction():
+    with transaction(context.conn):
         hold_fence(context.conn, fence)
         # The appliers lock the consumer before a row: so does this.
         applier.hold(context.conn)

@@ -22,6 +22,7 @@ from requests_app.states import Actor, Verb
 from requests_app.store import commands as store
 from requests_app.store.attempts import Replacement
 from requests_app.store.commands import SINGLETON, OpenCommand, Outcome, SlotView
+from requests_app.store.session import transaction
 from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import commands as effects
 from requests_app.transitions.commands import Verdict, rejected
@@ -101,7 +102,7 @@ def serve(context: ShiftContext, fence: Fence, lane: Lane | None) -> int:
 def _first_step(conn: psycopg.Connection[Any], fence: Fence) -> tuple[int, list[OpenCommand]]:
     """One transaction: effects within the database are applied and consumed, the others claimed."""
     ended = 0
-    with conn.transaction():
+    with transaction(conn):
         found = store.due(conn, fence)
         claimed = [one for one in found if _needs_io(one)]
         for command in found:
@@ -120,7 +121,7 @@ def _needs_io(command: OpenCommand) -> bool:
 def _applied(conn: psycopg.Connection[Any], command: OpenCommand, fence: Fence) -> Verdict:
     """The effect in a savepoint of its own: a command that breaks ends as failed and holds nobody up."""
     try:
-        with conn.transaction():
+        with transaction(conn):
             verdict = effects.apply(conn, command, fence.epoch)
     except (psycopg.OperationalError, psycopg.InterfaceError):
         raise
@@ -145,7 +146,7 @@ def _second_step(context: ShiftContext, fence: Fence, lane: Lane | None, command
     except (Unavailable, attaching.Unavailable) as error:
         log.warning("command waits for the chain: %s", error, extra={"action": "command_waits"})
         return 0
-    with context.conn.transaction():
+    with transaction(context.conn):
         hold_fence(context.conn, fence)
         if moves:
             # The chain may have decided the row meanwhile: then there is nothing to resume, and the attempt was made all the same.
@@ -165,7 +166,7 @@ def _send(context: ShiftContext, lane: Lane, command: OpenCommand) -> Verdict:
         crash_point("after_reopen_attempts_commit")
         lane.resend_all = True
         return Verdict(Outcome.APPLIED, {"tx_hash": "0x" + known.tx_hash.hex(), "nonce": known.nonce})
-    with context.conn.transaction():
+    with transaction(context.conn):
         subject, verdict = effects.judged(context.conn, command)
         slot, closed = effects.open_slot(context.conn, subject)
         crash_point("before_judge_command_commit")

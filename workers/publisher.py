@@ -22,7 +22,7 @@ from requests_app.store import publish
 from requests_app.store.appending import Item, append
 from requests_app.store.envelopes import ensure_band
 from requests_app.store.publish import LONGEST_TOPIC, PUBLISHED, Staged
-from requests_app.store.session import retry_serialization
+from requests_app.store.session import retry_serialization, transaction
 from requests_app.store.sqlstates import is_permanent
 from workers.shift import ShiftContext
 
@@ -105,7 +105,7 @@ class PublishTurn:
             self._opened = True
 
     def _transaction(self, conn: Connection[Any], rows: Sequence[Staged]) -> dict[int, Outcome]:
-        with conn.transaction():
+        with transaction(conn):
             head = publish.lock_head(conn, self._originator)
             if head is None:  # another publisher is at work
                 return {row.id: Outcome.RETRY for row in rows}

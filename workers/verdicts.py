@@ -18,6 +18,7 @@ from requests_app.models.signing import SignerStatus, SlotState
 from requests_app.store import nonces as store
 from requests_app.store.attempts import OpenAttempt
 from requests_app.store.queue import Subject
+from requests_app.store.session import transaction
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
 from workers import signers
@@ -127,7 +128,7 @@ def judge_missing(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAtte
     if not evidence:
         return
     text = "the chain has consumed the nonce, but knows none of the stored transactions"
-    with context.conn.transaction():
+    with transaction(context.conn):
         parked = sending.park(context.conn, lane.fence, ReasonCode.FOREIGN_NONCE, evidence, text)
         store.bury_slots(context.conn, lane.fence, lane.id, sorted(set(dead)))
         crash_point("before_bury_slots_commit")

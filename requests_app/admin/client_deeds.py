@@ -16,7 +16,7 @@ from requests_app.admin.forms import DeedForm, DeedForms, Input, posted_reason, 
 from requests_app.admin.page import Secret, Section, Table
 from requests_app.models import Account, ApiKey
 from requests_app.models.accounts import AccountStatus
-from requests_app.store.session import web_connection
+from requests_app.store.session import transaction, web_connection
 
 PERMISSION: Final = "requests_app.manage_clients"
 SHOWN_ONCE: Final = "Hand it over now. Only its SHA-256 is kept: nobody can show it again."
@@ -43,7 +43,7 @@ def create(request: HttpRequest, admin: Any) -> list[Section] | None:
         return None
     conn = web_connection()
     try:
-        with conn.transaction():
+        with transaction(conn):
             if not clients.create_account(conn, name):
                 raise clients.AccountRefused(f"account {name!r} exists already")
             key = clients.issue_key(conn, name)
@@ -64,7 +64,7 @@ def carry_out(request: HttpRequest, admin: Any, account: Account) -> Secret | No
         return None
     conn = web_connection()
     try:
-        with conn.transaction():
+        with transaction(conn):
             text, key = _do(request, account)
             note(request, account, f"{text}: {reason}")
     except clients.AccountRefused as error:

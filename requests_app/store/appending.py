@@ -19,7 +19,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.prices import Prices, prices
 from requests_app.store import bands, envelopes
-from requests_app.store.session import Row, connect, fetch_all, fetch_only
+from requests_app.store.session import Row, connect, fetch_all, fetch_only, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def append(conn: Connection[Any], source_id: int, items: Sequence[Item], *, pric
     parameters = {**_columns(distinct), **(price or prices()).parameters(), "source": source_id}
 
     def insert() -> Row:
-        with conn.transaction():  # SAVEPOINT, one a batch
+        with transaction(conn):  # SAVEPOINT, one a batch
             crash_point("before_append")
             return fetch_only(conn, "publish", "append", parameters)
 

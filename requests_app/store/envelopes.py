@@ -16,7 +16,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError, SourceHalted, StaleEpoch
 from requests_app.prices import Prices, prices
 from requests_app.store import bands
-from requests_app.store.session import Row, fetch_all, fetch_one, run
+from requests_app.store.session import Row, fetch_all, fetch_one, run, transaction
 
 INDEX_BITS: Final = 20
 
@@ -287,7 +287,7 @@ def refuse_conflict(
     """Record both digests and stop the source, in one transaction; raises Conflict. The seal stays where it is."""
     text = f"{len(clashes)} stored events differ from what the chain shows now, first at position {clashes[0][0]}"
     crash_point("before_conflict_commit")
-    with conn.transaction():
+    with transaction(conn):
         columns = dict(
             zip(("positions", "haves", "gots", "payloads"), map(list, zip(*clashes, strict=True)), strict=True)
         )

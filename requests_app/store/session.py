@@ -6,7 +6,8 @@ the one under Django's default alias. Both run the same statements with server-s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeVar, cast
 
 import psycopg
@@ -77,6 +78,27 @@ def web_connection() -> psycopg.Connection[Any]:
     django_connection = connections["default"]
     django_connection.ensure_connection()
     return cast("psycopg.Connection[Any]", django_connection.connection)
+
+
+@contextmanager
+def transaction(conn: psycopg.Connection[Any], *, force_rollback: bool = False) -> Iterator[psycopg.Transaction]:
+    """A transaction, or a savepoint in the one that is open, which is committed when the block was left without an error.
+
+    `force_rollback`, also set on what the block gets, undoes it instead: a dry run, or a change of mind.
+
+    psycopg's own block can be left so although nothing was committed: silently when it knows that the connection is broken, and
+    when an error in the block was swallowed, because PostgreSQL answers COMMIT with a rollback then. Raises
+    psycopg.OperationalError and psycopg.errors.InFailedSqlTransaction in these cases.
+    """
+    with conn.transaction(force_rollback=force_rollback) as opened:
+        yield opened
+        failed = conn.info.transaction_status is psycopg.pq.TransactionStatus.INERROR
+        if failed and not opened.force_rollback:
+            raise psycopg.errors.InFailedSqlTransaction(
+                "an error in the block was swallowed: there is nothing to commit"
+            )
+    if opened.status is psycopg.Transaction.Status.FAILED:
+        raise psycopg.OperationalError("the connection was lost before the commit")
 
 
 def _rows(conn: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:

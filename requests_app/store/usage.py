@@ -10,7 +10,7 @@ from psycopg import Connection
 from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.store.bands import OutOfRange
-from requests_app.store.session import fetch_all, fetch_one, fetch_only, run
+from requests_app.store.session import fetch_all, fetch_one, fetch_only, run, transaction
 
 LARGEST_MINUTE = 2**53
 
@@ -46,7 +46,7 @@ def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference:
         raise ValueError("a settlement needs a reference")
     if not 0 <= upto_minute <= LARGEST_MINUTE:
         raise OutOfRange(f"minute {upto_minute} is outside the range")
-    with conn.transaction():
+    with transaction(conn):
         if fetch_one(conn, "usage", "lock_payer", {"payer": payer}) is None:
             raise RelayerError(f"account {payer} does not exist")
         before = fetch_only(conn, "usage", "settled_by", {"reference": reference, "payer": payer})

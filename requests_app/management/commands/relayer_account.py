@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from requests_app import clients
 from requests_app.models.accounts import AccountStatus
 from requests_app.store.accounts import list_accounts
-from requests_app.store.session import web_connection
+from requests_app.store.session import transaction, web_connection
 
 
 class Command(BaseCommand):
@@ -47,7 +47,7 @@ class Command(BaseCommand):
             self._list(options["json"])
             return
         try:
-            with conn.transaction(force_rollback=options["dry_run"]):
+            with transaction(conn, force_rollback=options["dry_run"]):
                 result = self._act(options)
         except clients.AccountRefused as error:
             raise CommandError(str(error)) from None
