@@ -11,7 +11,7 @@ import pytest
 
 from requests_app.api import complaints
 from requests_app.api.failures import BY_SELECTOR
-from requests_app.states import Kind, Status
+from requests_app.states import REQUEST_KINDS, Kind, Status
 from tests.api.conftest import Api
 from tests.api.rows import insert_job, insert_shares
 from workers.chain import reverts
@@ -158,7 +158,7 @@ def test_timeout_without_any_reason(api: Api, alice: int, conn: psycopg.Connecti
     }
 
 
-@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("kind", list(REQUEST_KINDS))
 @pytest.mark.parametrize("selector", list(BY_SELECTOR))
 def test_20_1_6_to_9_revert_selectors(
     api: Api, alice: int, conn: psycopg.Connection[Any], kind: Kind, selector: bytes

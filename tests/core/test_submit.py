@@ -12,7 +12,7 @@ import pytest
 from requests_app.identity import content_hash
 from requests_app.selectors import find_job, find_statuses, timeline
 from requests_app.services import CancelOutcome, Submission, SubmitOutcome, cancel, submit
-from requests_app.states import Kind, ReqType, Status
+from requests_app.states import REQUEST_KINDS, Kind, ReqType, Status
 from requests_app.store.session import connect
 from tests.core.rows import insert_account, insert_request, read_request
 
@@ -150,7 +150,7 @@ def test_cancel_comes_too_late_once_bytes_are_signed(conn):
 
 
 def test_statuses_of_many_kinds_come_by_one_statement(conn):
-    rows = [(kind, insert_request(conn, kind, Status.PROCESSING)) for kind in Kind]
+    rows = [(kind, insert_request(conn, kind, Status.PROCESSING)) for kind in REQUEST_KINDS]
     assert find_statuses(conn, [*rows, (Kind.USER_DECRYPT, 999_999)]) == {
         **dict.fromkeys(rows, Status.PROCESSING),
         (Kind.USER_DECRYPT, 999_999): None,

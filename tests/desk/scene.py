@@ -13,7 +13,7 @@ from typing import Any
 
 from requests_app import models
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import FINAL, INITIAL, Kind, ReqType, Status
+from requests_app.states import FINAL, INITIAL, REQUEST_KINDS, Kind, ReqType, Status
 from requests_app.store.figures import count_ended
 from requests_app.store.session import web_connection
 from tests.desk.surroundings import HOSTILE, Surroundings
@@ -77,13 +77,13 @@ class Scene(Surroundings):
 
     def build(self, each: int = 3) -> Scene:
         """Everything, with `each` requests of every kind and state."""
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             for status in Status:
                 if status is Status.QUEUED and INITIAL[kind] is not Status.QUEUED:
                     continue
                 self.rows[kind, status] = [self.request(kind, status, index) for index in range(each)]
         self.moving_parts()
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             count_ended(web_connection(), kind, 0.0, 10_000)
         return self
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store import consumers
 from tests.envelopes import scene
 from tests.envelopes.scene import Connection
@@ -25,7 +25,7 @@ SOURCE = world.SOURCE
 def played(log: Connection) -> dict[Kind, list[world.Ours]]:
     """Requests of every kind, completed, rejected, and unanswered, by events of blocks 1 to 60; applied once."""
     scene.chain(log, SOURCE, band_blocks=20)
-    ours = {kind: world.sent(log, kind, 6) for kind in Kind}
+    ours = {kind: world.sent(log, kind, 6) for kind in REQUEST_KINDS}
     events: list[Any] = []
     for kind, rows in ours.items():
         for n, one in enumerate(rows):
@@ -49,7 +49,7 @@ def played(log: Connection) -> dict[Kind, list[world.Ours]]:
 def outcome(conn: Connection) -> list[Any]:
     """What a replay must bring back: all but times, and reserved columns of the row itself."""
     found = []
-    for kind in Kind:
+    for kind in REQUEST_KINDS:
         extra = {
             Kind.USER_DECRYPT: "resolved_threshold, gw_consensus_tx_hash", Kind.PUBLIC_DECRYPT: "res, gw_response_tx_hash",
             Kind.INPUT_PROOF: "accepted, res, gw_response_tx_hash",
@@ -72,7 +72,7 @@ def reset(conn: Connection) -> None:
     }
     with conn.transaction():
         conn.execute("SET LOCAL session_replication_role = replica")  # final rows never change, except here
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             conn.execute(
                 f"UPDATE {kind.table} SET status = 'tx_in_flight', gw_reference_id = NULL, receipt_block = NULL, completed_at = NULL, "
                 f"fail_label = NULL, fail_detail = NULL, {columns[kind]}"

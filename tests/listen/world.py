@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from eth_abi import encode
 
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store import envelopes
 from requests_app.store.envelopes import Fence
 from workers.apply import Applier
@@ -27,7 +27,7 @@ INPUTS = b"\xd2" * 20
 CONTRACTS = Contracts(DECRYPTION, INPUTS)
 THRESHOLD = 9
 FENCE = Fence("listener:1", "test", 1)
-TABLES = [kind.table for kind in Kind]
+TABLES = [kind.table for kind in REQUEST_KINDS]
 
 MATERIAL = {
     Kind.USER_DECRYPT: "UserDecryptionRequest(uint256,(bytes32,uint256,bytes32,address[])[],address,bytes,bytes)",

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS, Kind
 from tests.listen import world
 from tests.listen.world import FENCE, SOURCE, THRESHOLD, Ours, answered, applier, requested, sent, share
 from workers.blocks import Blocks, NotYetThere, Window, WindowRefused, Witness
@@ -117,7 +117,7 @@ class LogMachine(RuleBasedStateMachine):
         self.final: dict[tuple[Kind, int], Any] = {}
         self.chain.add()
         self.restart()
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             self.request(kind, 1)
         self.hold_still()
         self.give_way(5, back, 1, before=False, after=True)
@@ -133,7 +133,7 @@ class LogMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.chain.add()
 
-    @rule(kind=st.sampled_from(list(Kind)), gap=st.integers(0, 3))
+    @rule(kind=st.sampled_from(list(REQUEST_KINDS)), gap=st.integers(0, 3))
     def ask(self, kind: Kind, gap: int) -> None:
         self.request(kind, gap)
 

@@ -23,7 +23,7 @@ from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState
 from requests_app.services import Submission
-from requests_app.states import FINAL, Kind, Status, Verb
+from requests_app.states import FINAL, REQUEST_KINDS, Kind, Status, Verb
 from requests_app.store import attempts, commands
 from requests_app.store.commands import SINGLETON, NewCommand
 from requests_app.store.queue import READY, SEND, Subject
@@ -40,7 +40,7 @@ from workers.duties import deadlines
 Connection = psycopg.Connection[Any]
 TABLES = (
     "queue_job", "command", "review_decision", "review_case", "req_transition", "tx_attempt", "nonce_slot", "signer",
-    "user_decrypt_share", "gateway_ref", "request_client", "request_payload", "exec_lease", *(kind.table for kind in Kind),
+    "user_decrypt_share", "gateway_ref", "request_client", "request_payload", "exec_lease", *(kind.table for kind in REQUEST_KINDS),
 )  # fmt: skip
 RESOURCE = "signer:654321:0xaa"
 
@@ -79,7 +79,7 @@ class RowMachine(RuleBasedStateMachine):
         self.final: dict[tuple[Kind, int], Any] = {}
         self.serial = 0
 
-    @rule(kind=st.sampled_from(list(Kind)))
+    @rule(kind=st.sampled_from(list(REQUEST_KINDS)))
     def submit(self, kind: Kind) -> None:
         form = "user_decrypt" if kind is Kind.USER_DECRYPT else None
         done = services.submit(
@@ -169,7 +169,7 @@ class RowMachine(RuleBasedStateMachine):
     @rule()
     def deadlines_pass(self) -> None:
         """I3: everything that waits on a clock is late; the sweep comes round (twice, as a second late round changes nothing)."""
-        for kind in Kind:
+        for kind in REQUEST_KINDS:
             self.conn.execute(
                 f"UPDATE {kind.table} SET deadline_at = clock_timestamp() - interval '1 hour', "
                 "state_entered_at = state_entered_at - interval '2 days' "

@@ -9,7 +9,7 @@ import importlib
 
 import pytest
 
-from requests_app.states import Kind, Status
+from requests_app.states import REQUEST_KINDS, Kind, Status
 from tests.core.rows import read_request
 from tests.send.node import parse
 from tests.send.scenes import add_request
@@ -58,7 +58,7 @@ def scene(conn, node):
     node.counts.clear()
     return [
         add_request(conn, kind, Status.PROCESSING if kind is Kind.INPUT_PROOF else Status.QUEUED)
-        for kind in Kind
+        for kind in REQUEST_KINDS
         for _ in "ab"
     ]
 

@@ -13,7 +13,7 @@ from requests_app import sql
 from requests_app.errors import StaleEpoch
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
-from requests_app.states import Kind, Status, Verb
+from requests_app.states import REQUEST_KINDS, Kind, Status, Verb
 from requests_app.store import attempts as store
 from requests_app.store import nonces, signing
 from requests_app.store.queue import READY, SEND
@@ -57,7 +57,7 @@ def signer(conn, fence):
 
 
 def mixed(conn, count):
-    kinds = list(Kind)
+    kinds = list(REQUEST_KINDS)
     return [add_request(conn, kinds[n % 3], Status.PROCESSING) for n in range(count)]
 
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from requests_app.models.signing import AttemptState
-from requests_app.states import Kind, Status
+from requests_app.states import REQUEST_KINDS, Kind, Status
 from requests_app.store import attempts as store
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
@@ -24,7 +24,7 @@ class Killed(BaseException):
 
 
 def requests(conn, count, **options):
-    kinds = list(Kind)
+    kinds = list(REQUEST_KINDS)
     return [add_request(conn, kinds[n % 3], Status.PROCESSING, **options) for n in range(count)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS
 from tests.wire import programs
 from tests.wire.client import Client
 from tests.wire.scripted import failed, queued, serving
@@ -42,7 +42,7 @@ def test_sdk_429_then_success(world: World, tmp_path: Path) -> None:
     seen: list[dict[str, Any]] = []
     with programs.lines_of("exchanges.mjs", settings(world, *cases), tmp_path) as lines:
         with ExitStack() as full:
-            for kind in Kind:
+            for kind in REQUEST_KINDS:
                 full.enter_context(world.filled("send", kind.value, SOFT_LIMIT))
             while {line["case"] for line in seen if "event" in line} != set(submissions):
                 seen.append(next(lines))
