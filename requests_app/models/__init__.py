@@ -51,6 +51,7 @@ from requests_app.models.usage import (
     PublishedEnvelope,
     PublisherHead,
     StagedEnvelope,
+    UsageBilled,
     UsageSettled,
     UsageUnsettled,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "Signer",
     "StagedEnvelope",
     "TxAttempt",
+    "UsageBilled",
     "UsageSettled",
     "UsageUnsettled",
     "UserDecryptRequest",

@@ -25,6 +25,25 @@ class UsageUnsettled(models.Model):
         verbose_name_plural = "unsettled usage"
 
 
+class UsageBilled(models.Model):
+    """Usage that a bill has claimed: no other bill can, and it no longer grows. `reference` names the bill, as the payment will."""
+
+    pk = models.CompositePrimaryKey("payer", "source_id", "minute", "reference")
+    payer = models.BigIntegerField()
+    source_id = models.IntegerField()
+    minute = models.BigIntegerField()
+    reference = models.TextField()
+    spend = models.BigIntegerField()
+    messages = models.BigIntegerField()
+    last_position = models.BigIntegerField()
+    billed_at = stamped()
+
+    class Meta:
+        db_table = "usage_billed"
+        verbose_name = "billed usage"
+        verbose_name_plural = "billed usage"
+
+
 class UsageSettled(models.Model):
     """Usage that a payment covers. `reference` names the payment."""
 

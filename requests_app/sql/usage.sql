@@ -4,12 +4,27 @@
 -- First statement of a settlement: accounts come first in the lock order, and two settlements of one payer take turns.
 SELECT a.id FROM client_account a WHERE a.id = %(payer)s FOR NO KEY UPDATE;
 
--- name: settled_by
-SELECT count(*) AS rows, coalesce(sum(s.spend), 0)::bigint AS spend, coalesce(sum(s.messages), 0)::bigint AS messages
-  FROM usage_settled s WHERE s.reference = %(reference)s AND s.payer = %(payer)s;
+-- name: covered_by
+-- What a reference covers already: `settled` by a payment, or claimed by a bill.
+SELECT 'settled' AS place, count(*) AS rows, coalesce(sum(s.spend), 0)::bigint AS spend, coalesce(sum(s.messages), 0)::bigint AS messages
+  FROM usage_settled s WHERE s.reference = %(reference)s AND s.payer = %(payer)s
+UNION ALL
+SELECT 'billed', count(*), coalesce(sum(b.spend), 0)::bigint, coalesce(sum(b.messages), 0)::bigint
+  FROM usage_billed b WHERE b.reference = %(reference)s AND b.payer = %(payer)s;
+
+-- name: bill_usage
+-- Only whole minutes: the running one still grows. What commits late into a billed minute makes a new row, for the next bill.
+WITH moved AS (
+  DELETE FROM usage_unsettled u
+   WHERE u.payer = %(payer)s AND u.minute <= %(upto)s::bigint AND u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
+  RETURNING u.payer, u.source_id, u.minute, u.spend, u.messages, u.last_position),
+ kept AS (
+  INSERT INTO usage_billed (reference, payer, source_id, minute, spend, messages, last_position, billed_at)
+  SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
+    FROM moved m ORDER BY m.source_id, m.minute)
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
 -- name: settle_usage
--- Only whole minutes: the running one still grows.
 WITH moved AS (
   DELETE FROM usage_unsettled u
    WHERE u.payer = %(payer)s AND u.minute <= %(upto)s::bigint AND u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
@@ -20,12 +35,45 @@ WITH moved AS (
     FROM moved m ORDER BY m.minute, m.source_id)
 SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
+-- name: settle_billed
+WITH moved AS (
+  DELETE FROM usage_billed b WHERE b.payer = %(payer)s AND b.reference = %(reference)s
+  RETURNING b.payer, b.source_id, b.minute, b.spend, b.messages, b.last_position),
+ kept AS (
+  INSERT INTO usage_settled (reference, payer, source_id, minute, spend, messages, last_position, settled_at)
+  SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
+    FROM moved m ORDER BY m.minute, m.source_id)
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
+
+-- name: release_usage
+-- A bill that nobody will pay: its usage is unsettled again, added to what came into the same minute meanwhile.
+WITH moved AS (
+  DELETE FROM usage_billed b WHERE b.payer = %(payer)s AND b.reference = %(reference)s
+  RETURNING b.payer, b.source_id, b.minute, b.spend, b.messages, b.last_position),
+ back AS (
+  INSERT INTO usage_unsettled AS u (payer, source_id, minute, spend, messages, last_position)
+  SELECT m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position FROM moved m ORDER BY m.source_id, m.minute
+  ON CONFLICT (payer, source_id, minute) DO UPDATE
+    SET spend = u.spend + excluded.spend, messages = u.messages + excluded.messages,
+        last_position = greatest(u.last_position, excluded.last_position))
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
+
+-- name: billable
+-- Payers with usage of whole minutes that no bill has claimed. `upto`: the last of these minutes.
+SELECT u.payer, max(u.minute) AS upto, sum(u.spend)::bigint AS spend, sum(u.messages)::bigint AS messages
+  FROM usage_unsettled u WHERE u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
+ GROUP BY u.payer HAVING sum(u.spend) >= %(least)s::bigint ORDER BY u.payer LIMIT %(limit)s;
+
 -- name: unsettled_page
--- GET /v1/usage: keyset over (minute, originator) of one payer (primary key).
-SELECT u.source_id, u.minute, u.spend, u.messages, u.last_position, NULL::text AS reference, NULL::timestamptz AS settled_at, 0::bigint AS id
-  FROM usage_unsettled u
- WHERE u.payer = %(payer)s AND (u.minute, u.source_id) > (%(minute)s::bigint, %(source)s::int)
- ORDER BY u.minute, u.source_id LIMIT %(limit)s;
+-- GET /v1/usage: keyset over (minute, originator) of one payer (primary keys), billed usage with it: no payment covers that yet.
+SELECT a.source_id, a.minute, sum(a.spend)::bigint AS spend, sum(a.messages)::bigint AS messages, max(a.last_position) AS last_position,
+       NULL::text AS reference, NULL::timestamptz AS settled_at, 0::bigint AS id
+  FROM (SELECT u.source_id, u.minute, u.spend, u.messages, u.last_position FROM usage_unsettled u
+         WHERE u.payer = %(payer)s AND (u.minute, u.source_id) > (%(minute)s::bigint, %(source)s::int)
+        UNION ALL
+        SELECT b.source_id, b.minute, b.spend, b.messages, b.last_position FROM usage_billed b
+         WHERE b.payer = %(payer)s AND (b.minute, b.source_id) > (%(minute)s::bigint, %(source)s::int)) a
+ GROUP BY a.minute, a.source_id ORDER BY a.minute, a.source_id LIMIT %(limit)s;
 
 -- name: settled_page
 -- GET /v1/usage?state=settled: in the order of settlement (index usage_settled_payer).
@@ -33,7 +81,8 @@ SELECT s.source_id, s.minute, s.spend, s.messages, s.last_position, s.reference,
   FROM usage_settled s WHERE s.payer = %(payer)s AND s.id > %(after)s::bigint ORDER BY s.id LIMIT %(limit)s;
 
 -- name: totals
-SELECT (SELECT coalesce(sum(u.spend), 0) FROM usage_unsettled u WHERE u.payer = %(payer)s)::bigint AS unsettled,
+SELECT ((SELECT coalesce(sum(u.spend), 0) FROM usage_unsettled u WHERE u.payer = %(payer)s)
+        + (SELECT coalesce(sum(b.spend), 0) FROM usage_billed b WHERE b.payer = %(payer)s))::bigint AS unsettled,
        (SELECT coalesce(sum(s.spend), 0) FROM usage_settled s WHERE s.payer = %(payer)s)::bigint AS settled;
 
 -- name: purge_congestion

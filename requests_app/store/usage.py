@@ -1,4 +1,4 @@
-"""Usage of the envelope log: settled by payments, shown to its payer. Amounts are integer picodollars, minutes since 1970."""
+"""Usage of the envelope log: billed, settled by payments, shown to its payer. Amounts are integer picodollars, minutes since 1970."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ class Settled(NamedTuple):
     messages: int
 
 
+class Billable(NamedTuple):
+    """A payer's usage that no bill has claimed: the last whole minute with usage, picodollars, envelopes."""
+
+    payer: int
+    upto_minute: int
+    spend: int
+    messages: int
+
+
 class UsageRow(NamedTuple):
     """Usage of one originator in one minute; `reference` and `settled_at` only when a payment covers it."""
 
@@ -36,30 +45,89 @@ class UsageRow(NamedTuple):
     id: int
 
 
-def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:
-    """Move a payer's usage up to a minute (inclusive; never the running one) from unsettled to settled, atomically.
+def billable(conn: Connection[Any], least: int = 1, limit: int = 10_000) -> list[Billable]:
+    """Payers whose whole minutes without a bill cost at least `least` picodollars, ordered by account."""
+    return [Billable(*row) for row in fetch_all(conn, "usage", "billable", {"least": least, "limit": limit})]
 
-    In the caller's transaction, or in one of its own. The same reference a second time moves nothing and answers the same.
+
+def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:
+    """Claim a payer's usage up to a minute (inclusive; never the running one) for the bill `reference`: what it has to pay.
+
+    Atomic; in the caller's transaction (the one that makes the payment intent) or in one of its own. What is claimed does not grow
+    and no other bill can claim it; what commits later belongs to the next bill. A bill of 0 rows claims nothing and needs no
+    payment. The same reference a second time claims nothing and answers the same. It ends with `settle_usage` or `release_usage`,
+    in the transaction that ends the payment. Locks the account, hence call it before signers, rows and jobs are locked.
     Raises RelayerError for an unknown payer, OutOfRange for a minute outside 0..2**53, ValueError for an empty reference.
     """
-    if not reference:
-        raise ValueError("a settlement needs a reference")
-    if not 0 <= upto_minute <= LARGEST_MINUTE:
-        raise OutOfRange(f"minute {upto_minute} is outside the range")
+    parameters = _checked(payer, upto_minute, reference)
     with transaction(conn):
-        if fetch_one(conn, "usage", "lock_payer", {"payer": payer}) is None:
-            raise RelayerError(f"account {payer} does not exist")
-        before = fetch_only(conn, "usage", "settled_by", {"reference": reference, "payer": payer})
-        if before.rows:
-            return Settled(*before)
-        moved = fetch_only(conn, "usage", "settle_usage", {"payer": payer, "upto": upto_minute, "reference": reference})
+        settled, billed = _covered(conn, parameters)
+        if settled.rows or billed.rows:
+            return settled if settled.rows else billed
+        claimed = Settled(*fetch_only(conn, "usage", "bill_usage", parameters))
+        crash_point("before_bill_usage_commit")
+    crash_point("after_bill_usage_commit")
+    return claimed
+
+
+def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:
+    """Move a payer's usage from unsettled to settled, atomically and once a reference: what the payment `reference` covers.
+
+    When `bill_usage` claimed usage for this reference, exactly that moves and `upto_minute` does not matter; otherwise all
+    unclaimed usage up to that minute (inclusive; never the running one). In the caller's transaction (the one that records the
+    payment as settled, so that both hold or neither) or in one of its own. The same reference a second time moves nothing and
+    answers the same. Locks the account, hence call it before signers, rows and jobs are locked.
+    Raises RelayerError for an unknown payer, OutOfRange for a minute outside 0..2**53, ValueError for an empty reference.
+    """
+    parameters = _checked(payer, upto_minute, reference)
+    with transaction(conn):
+        settled, billed = _covered(conn, parameters)
+        if settled.rows:
+            return settled
+        moved = fetch_only(conn, "usage", "settle_billed" if billed.rows else "settle_usage", parameters)
         crash_point("before_settle_usage_commit")
     crash_point("after_settle_usage_commit")
     return Settled(*moved)
 
 
+def release_usage(conn: Connection[Any], payer: int, reference: str) -> Settled:
+    """Give up a bill whose payment failed or was canceled: its usage waits for another bill. What was released; once.
+
+    Atomic; in the caller's transaction or in one of its own. Raises RelayerError for an unknown payer, and for a reference that
+    is settled already; ValueError for an empty one.
+    """
+    parameters = _checked(payer, 0, reference)
+    with transaction(conn):
+        settled, _ = _covered(conn, parameters)
+        if settled.rows:
+            raise RelayerError(f"{reference} is settled: its usage is paid for")
+        released = fetch_only(conn, "usage", "release_usage", parameters)
+        crash_point("before_release_usage_commit")
+    crash_point("after_release_usage_commit")
+    return Settled(*released)
+
+
+def _checked(payer: int, upto_minute: int, reference: str) -> dict[str, Any]:
+    if not reference:
+        raise ValueError("bills and payments need a reference")
+    if not 0 <= upto_minute <= LARGEST_MINUTE:
+        raise OutOfRange(f"minute {upto_minute} is outside the range")
+    return {"payer": payer, "upto": upto_minute, "reference": reference}
+
+
+def _covered(conn: Connection[Any], parameters: dict[str, Any]) -> tuple[Settled, Settled]:
+    """Lock the payer; what the reference covers, settled and billed. Whoever moves usage of a payer takes turns here."""
+    if fetch_one(conn, "usage", "lock_payer", parameters) is None:
+        raise RelayerError(f"account {parameters['payer']} does not exist")
+    found = {
+        row.place: Settled(row.rows, row.spend, row.messages)
+        for row in fetch_all(conn, "usage", "covered_by", parameters)
+    }
+    return found["settled"], found["billed"]
+
+
 def unsettled_page(conn: Connection[Any], payer: int, after: tuple[int, int], limit: int) -> list[UsageRow]:
-    """Unsettled usage after (minute, originator), in that order."""
+    """Unsettled usage, billed or not, after (minute, originator), in that order."""
     parameters = {"payer": payer, "minute": after[0], "source": after[1], "limit": limit}
     return [UsageRow(*row) for row in fetch_all(conn, "usage", "unsettled_page", parameters)]
 
@@ -71,7 +139,7 @@ def settled_page(conn: Connection[Any], payer: int, after: int, limit: int) -> l
 
 
 def totals(conn: Connection[Any], payer: int) -> tuple[int, int]:
-    """(unsettled, settled) spend of a payer."""
+    """(unsettled, settled) spend of a payer; what is billed is unsettled."""
     row = fetch_only(conn, "usage", "totals", {"payer": payer})
     return row.unsettled, row.settled
 

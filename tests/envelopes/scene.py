@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from threading import Event
+from time import monotonic
 from typing import Any
 
 import psycopg
 
 from requests_app.prices import Prices
 from requests_app.store import envelopes, publish
-from requests_app.store.appending import Item
+from requests_app.store.appending import Appended, Item, append
 
 Connection = psycopg.Connection[Any]
 WIDTH = 1 << 20
@@ -18,7 +20,7 @@ CHAIN, OTHER, PUBLISHER = 11, 12, 100
 PRICE = Prices(base=10, by_kind={2: 1000}, congestion_target=1_000_000)
 TABLES = (
     "api_key, client_account, exec_lease, envelope_source, chain_cursor, consumer_cursor, envelope_band, envelope_conflict, "
-    "dead_envelope, usage_unsettled, usage_settled, originator_congestion, publisher_head, "
+    "dead_envelope, usage_unsettled, usage_billed, usage_settled, originator_congestion, publisher_head, "
     "staged_envelope, published_envelope, envelope_miss, cursor_key, user_decrypt_req, public_decrypt_req, input_proof_req, "
     "request_client, request_payload, req_transition, gateway_ref, user_decrypt_share, nonce_slot, tx_attempt, signer, queue_job"
 )
@@ -69,6 +71,30 @@ def item(
 ) -> Item:
     """An envelope at a position."""
     return Item(position, kind, payload, ref=ref, payer=payer, **more)
+
+
+def put(conn: Connection, *items: Item, source: int = CHAIN, price: Prices = PRICE) -> Appended:
+    """Append in a transaction of its own."""
+    with conn.transaction():
+        return append(conn, source, items, price=price)
+
+
+def minute(conn: Connection, back: int = 0) -> int:
+    """The database's minute since 1970, or one before it."""
+    row = conn.execute("SELECT floor(extract(epoch FROM clock_timestamp()) / 60)::bigint - %s", (back,)).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def until_waiting(conn: Connection, other: Connection, seconds: float = 20) -> None:
+    """Returns when `other`'s statement waits for a lock."""
+    over = monotonic() + seconds
+    while monotonic() < over:
+        row = conn.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", (other.info.backend_pid,)).fetchone()
+        if row == (True,):
+            return
+        Event().wait(0.02)
+    raise AssertionError("the other session does not wait for a lock")
 
 
 def stage(conn: Connection, client: int, payload: bytes = b"p", topic: bytes = b"topic", expires: Any = None) -> int:

@@ -1,4 +1,4 @@
-"""Usage and congestion: once per envelope, in its transaction, at the price of the moment; settled in one step."""
+"""Usage and congestion: once per envelope, in its transaction, at the price of the moment."""
 
 from __future__ import annotations
 
@@ -8,32 +8,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from requests_app.errors import RelayerError
 from requests_app.prices import Prices, prices
 from requests_app.states import Kind
 from requests_app.store import envelopes
-from requests_app.store import usage as store
-from requests_app.store.appending import append
-from requests_app.store.bands import OutOfRange
 from requests_app.store.envelopes import Fence, record_range
 from requests_app.store.session import connect
 from tests.envelopes import scene
-from tests.envelopes.scene import CHAIN, OTHER, PRICE, Connection, item
+from tests.envelopes.scene import CHAIN, OTHER, PRICE, Connection, item, minute, put
 from tests.listen import world
 from workers.chain.events import REQUEST_KINDS
 
 FENCE = Fence(f"listener:{CHAIN}", "test", 1)
-
-
-def put(conn: Connection, *items: Any, source: int = CHAIN, price: Prices = PRICE) -> Any:
-    with conn.transaction():
-        return append(conn, source, items, price=price)
-
-
-def minute(conn: Connection, back: int = 0) -> int:
-    row = conn.execute("SELECT floor(extract(epoch FROM clock_timestamp()) / 60)::bigint - %s", (back,)).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def test_usage_counts_what_was_inserted(log: Connection) -> None:
@@ -171,74 +156,3 @@ def test_racing_listeners_count_exactly(log: Connection) -> None:
     for source in (CHAIN, OTHER):
         assert len(scene.stored(log, source)) == scene.congestion(log, source) == 12 * 30
     assert scene.usage(log) == [(payer, CHAIN, 3600, 360), (payer, OTHER, 3600, 360)]
-
-
-def settleable(conn: Connection, payer: int) -> int:
-    """Three minutes of usage of two originators, all over; the last minute."""
-    last = minute(conn, 1)
-    conn.execute(
-        "INSERT INTO usage_unsettled (payer, source_id, minute, spend, messages, last_position) "
-        "SELECT %s, s, m, 5, 1, 1 FROM unnest(ARRAY[11,12]) s, generate_series(%s::bigint, %s) m",
-        (payer, last - 2, last),
-    )
-    return last
-
-
-def test_settling_moves_usage_once(log: Connection) -> None:
-    payer, other = scene.account(log), scene.account(log)
-    last = settleable(log, payer)
-    settleable(log, other)
-    assert store.settle_usage(log, payer, last - 1, "pay-1") == (4, 20, 4)
-    assert store.settle_usage(log, payer, last, "pay-1") == (4, 20, 4)  # the same payment covers what it covered
-    assert store.totals(log, payer) == (10, 20)
-    assert store.settle_usage(log, payer, last, "pay-2") == (2, 10, 2)
-    assert store.settle_usage(log, payer, last, "pay-3") == (0, 0, 0)
-    assert store.totals(log, other) == (30, 0)
-    assert log.execute("SELECT count(*), sum(spend) FROM usage_settled").fetchone() == (6, 30)
-
-
-def test_the_running_minute_is_never_settled(log: Connection) -> None:
-    payer = scene.account(log)
-    put(log, item(1, payer))
-    now = log.execute("SELECT minute FROM usage_unsettled").fetchone()[0]
-    if now == minute(log):
-        assert store.settle_usage(log, payer, now + 10, "early").rows == 0
-    assert sum(store.totals(log, payer)) == 10
-
-
-def test_settling_undone_with_its_transaction(log: Connection) -> None:
-    payer = scene.account(log)
-    last = settleable(log, payer)
-    with log.transaction(force_rollback=True):
-        assert store.settle_usage(log, payer, last, "pay-1").rows == 6
-    assert store.totals(log, payer) == (30, 0)
-
-
-def test_two_settlements_share_nothing(log: Connection, twin: Connection) -> None:
-    """Of two payments at once each row is covered by exactly one."""
-    payer = scene.account(log)
-    last = settleable(log, payer)
-    barrier = threading.Barrier(2, timeout=10)
-    done: list[store.Settled] = []
-
-    def work(conn: Connection, reference: str) -> None:
-        barrier.wait()
-        done.append(store.settle_usage(conn, payer, last, reference))
-
-    threads = [threading.Thread(target=work, args=(c, r)) for c, r in ((log, "a"), (twin, "b"))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(one.rows for one in done) == [0, 6]
-    assert store.totals(log, payer) == (0, 30)
-
-
-def test_settling_refuses(log: Connection) -> None:
-    payer = scene.account(log)
-    with pytest.raises(RelayerError, match="does not exist"):
-        store.settle_usage(log, payer + 1, 5, "r")
-    with pytest.raises(OutOfRange):
-        store.settle_usage(log, payer, -1, "r")
-    with pytest.raises(ValueError, match="reference"):
-        store.settle_usage(log, payer, 5, "")
