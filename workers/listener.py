@@ -18,10 +18,9 @@ from psycopg import Connection
 from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
-from requests_app.store import envelopes, reorgs
+from requests_app.store import bands, envelopes, reorgs
 from requests_app.store.chain_identity import claim_identity
 from requests_app.store.envelopes import Conflict, Fence, Gap, Sight
-from requests_app.store.session import connect
 from requests_app.transitions.reorgs import undo
 from workers.apply import Applier
 from workers.blocks import Blocks, NotYetThere, Unreadable, Window, WindowRefused
@@ -91,10 +90,13 @@ class Listener:
             self._catch_up(conn)
             if self._applier.behind:
                 return 1
-        self._head = self._blocks.head().number
+        head = self._blocks.head()
+        self._head = head.number
         if self._head < self._sealed:
             return self._shorter(conn)
         if self._head <= self._scanned:
+            if self._head == self._scanned:
+                self._joins(conn, head.hash)  # no new block, but the newest one may be another than the one looked at
             return 0
         lo, hi = self._scanned + 1, min(self._head, self._scanned + self._window)
         try:
@@ -107,7 +109,7 @@ class Listener:
             return 1
         except NotYetThere:
             return 0
-        if not self._joins(conn, window):
+        if not self._joins(conn, window.before_hash):
             return 0
         if hi - lo + 1 >= self._window:
             self._resize(conn, min(LARGEST_WINDOW, self._window + max(1, self._window // 8)))
@@ -158,9 +160,9 @@ class Listener:
         self._applier.catch_up(conn)
         self._cursor_at = monotonic()
 
-    def _joins(self, conn: Connection[Any], window: Window) -> bool:
-        """Whether the window follows the block looked at last, as that was then."""
-        if self._scanned_hash in (None, window.before_hash):
+    def _joins(self, conn: Connection[Any], shown: bytes) -> bool:
+        """Whether the chain shows the block looked at last as it was then: `shown` is its hash now."""
+        if self._scanned_hash in (None, shown):
             self._forks.joined()
             return True
         if self._scanned > self._sealed:
@@ -210,8 +212,7 @@ class Listener:
                 self._make_band(envelopes.position_of(block))
 
     def _make_band(self, position: int) -> None:
-        # On its own connection: the recording one may hold locks, and must never wait for DDL in its own transaction.
-        with connect("worker", name="bands") as own:
+        with bands.own_connection() as own:
             crash_point("before_band_commit")
             envelopes.ensure_band(own, self._source_id, position)
             crash_point("after_band_commit")

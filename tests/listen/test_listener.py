@@ -151,6 +151,40 @@ def test_a_sealed_block_that_changes_is_taken_back(log: Connection, chain: StubC
     assert log.execute("SELECT fork_block, sealed, envelopes FROM chain_reorg").fetchall() == [(2, 2, 1)]
 
 
+def test_a_sealed_block_that_changes_is_noticed_before_the_next_one(
+    log: Connection, chain: StubChain, follow: Listener
+) -> None:
+    """A chain may stand still after a reorganisation of equal height: it used to be noticed with the next block only."""
+    chain.put(share(REF, 0, (2, 0)))
+    drain(follow, log)
+    chain.forks = {2: 1}
+    chain.events.clear()
+    for _ in range(forks.MISMATCHES - 1):
+        follow.poll(log)
+        assert (sealed(log), len(stored(log))) == (2, 1)
+    follow.poll(log)
+    drain(follow, log)
+    assert stored(log) == []
+    assert log.execute("SELECT fork_block, sealed, envelopes FROM chain_reorg").fetchall() == [(2, 2, 1)]
+
+
+def test_looked_at_but_not_sealed_may_change_at_the_same_height(
+    log: Connection, chain: StubChain, follow: Listener
+) -> None:
+    chain.put(share(REF, 0, (1, 0)))
+    drain(follow, log)
+    chain.head = 3
+    drain(follow, log)
+    chain.forks = {3: 1}
+    late = world.event(
+        "UserDecryptionResponse(uint256,uint256,bytes,bytes,bytes)", (3, 0), REF, b"t" * 32, (1, b"", b"", b""), fork=1
+    )
+    chain.put(late, head=3)
+    follow.poll(log)
+    drain(follow, log)
+    assert late.position in stored(log)
+
+
 def test_one_wrong_hash_is_not_believed(log: Connection, chain: StubChain, follow: Listener) -> None:
     chain.put(share(REF, 0, (2, 0)))
     drain(follow, log)
