@@ -40,6 +40,7 @@ CONTRACTS = (
     "KMSVerifier",
     "InputVerifier",
     "ContractWallet",
+    "DevnetUSD",
 )
 RELAYER_CONTRACTS = (
     "Decryption",
@@ -50,6 +51,7 @@ RELAYER_CONTRACTS = (
     "ProtocolConfig",
     "KMSGeneration",
     "ContractWallet",
+    "DevnetUSD",
 )
 SETTINGS: dict[str, Any] = {
     "optimizer": {"enabled": True, "runs": 800},

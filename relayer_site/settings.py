@@ -203,6 +203,7 @@ DECRYPTION_ADDRESS = env.text("DECRYPTION_ADDRESS", _gateway.get("decryption", "
 INPUT_VERIFICATION_ADDRESS = env.text("INPUT_VERIFICATION_ADDRESS", _gateway.get("input_verification", ""))
 FEE_TOKEN_ADDRESS = env.text("FEE_TOKEN_ADDRESS", _gateway.get("fee_token", ""))
 PAYMENT_ADDRESS = env.text("PAYMENT_ADDRESS", _gateway.get("payment", ""))
+PAYMENT_TOKENS: list[dict[str, Any]] = env.document("PAYMENT_TOKENS", _gateway.get("payment_tokens", []))
 SIGNER_MIN_BALANCE_WEI = env.number("SIGNER_MIN_BALANCE_WEI", 10**15)
 FEE_TOKEN_MIN = env.number("FEE_TOKEN_MIN", 0)
 GATEWAY_START_BLOCK = env.number("GATEWAY_START_BLOCK", int(_gateway.get("start_block", 0)))

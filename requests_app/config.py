@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from django.conf import settings
 
 from requests_app.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentToken:
+    """A token in which payments settle on the gateway chain. `name` and `version` make its EIP-712 domain; `address` is 20 bytes."""
+
+    address: bytes
+    name: str
+    version: str
+    symbol: str
+    decimals: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,7 @@ class GatewayConfig:
     start_block: int
     fee_ceiling: int = 500 * 10**9  # wei a gas
     payment: bytes | None = None  # takes the fee tokens
+    tokens: Mapping[bytes, PaymentToken] = field(default_factory=dict)  # by address: what payments may move
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,20 @@ def _hex(text: str, size: int, what: str) -> bytes:
     return raw
 
 
+def payment_token(entry: Mapping[str, Any]) -> PaymentToken:
+    """One entry of PAYMENT_TOKENS. Raises ConfigurationError."""
+    try:
+        return PaymentToken(
+            address(str(entry["address"])),
+            str(entry["name"]),
+            str(entry["version"]),
+            str(entry["symbol"]),
+            int(entry["decimals"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"an entry of PAYMENT_TOKENS lacks or garbles {error}") from None
+
+
 def _optional(text: str | None) -> bytes | None:
     return address(text) if text else None
 
@@ -92,6 +120,7 @@ def config() -> Config:
         start_block=int(settings.GATEWAY_START_BLOCK),
         fee_ceiling=int(settings.GATEWAY_FEE_CEILING_WEI),
         payment=_optional(settings.PAYMENT_ADDRESS),
+        tokens={token.address: token for token in map(payment_token, settings.PAYMENT_TOKENS)},
     )
     hosts = {
         int(entry["chain_id"]): HostChain(

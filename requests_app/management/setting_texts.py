@@ -68,6 +68,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "GATEWAY_FEE_CEILING_WEI": "Most wei a gas that is ever offered on the gateway; a nonce that needs more goes to a person",
         "STUCK_SECONDS": "How long the lowest nonce of a signer may stand still before more is offered for it (60 on an L1, 20 on an L2)",
         "PAYMENT_ADDRESS": "The contract that takes the fee tokens; the signers' allowance for it is watched",
+        "PAYMENT_TOKENS": "JSON list of `{address, name, version, symbol, decimals}`: the EIP-3009 tokens in which payments settle on the gateway chain; `name` and `version` are those of the token's EIP-712 domain",
         "SIGNER_MIN_BALANCE_WEI": "A signer with less native money is paused until more has come",
         "FEE_TOKEN_MIN": "A signer with fewer fee tokens, or a smaller allowance, is paused; 0 only raises an alert when there are none",
         "GATEWAY_SIGNER_KEYS": "Private keys of the sending accounts, 0x hex; use `GATEWAY_SIGNER_KEYS_FILE`",

@@ -122,6 +122,7 @@ def _document(
             "payment": gateway.addresses["ProtocolPayment"],
             "gateway_config": gateway.addresses["GatewayConfig"],
             "ciphertext_commits": gateway.addresses["CiphertextCommits"],
+            "payment_tokens": [_payment_token(gateway_rpc, gateway.addresses["DevnetUSD"])],
             "genesis_hash": gateway_rpc.genesis_hash(),
         },
         "host_chains": [
@@ -160,6 +161,17 @@ def _document(
         "users": [{"address": user.address, "key": _hex(user.key)} for user in wallets.users],
         "contracts_for_demo": [labelled(f"dapp {number}").address for number in range(DEMO_CONTRACTS)],
     }
+
+
+def _payment_token(rpc: Rpc, address: str) -> dict[str, Any]:
+    """What a payer's wallet must know of the token, as the token itself says it."""
+    token = contract("DevnetUSD")
+
+    def read(name: str) -> Any:
+        (value,) = token.result(name, rpc.eth_call(address, token.call(name)))
+        return value
+
+    return {"address": address, **{name: read(name) for name in ("name", "version", "symbol", "decimals")}}
 
 
 def _party(signer: Wallet, sender: Wallet) -> dict[str, str]:

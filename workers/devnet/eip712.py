@@ -44,9 +44,9 @@ def keccak256(data: bytes) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def domain(name: str, chain_id: int, contract: str) -> bytes:
-    """The domain separator for version "1"."""
-    words = (keccak256(_DOMAIN.encode()), keccak256(name.encode()), keccak256(b"1"))
+def domain(name: str, chain_id: int, contract: str, version: str = "1") -> bytes:
+    """The domain separator."""
+    words = (keccak256(_DOMAIN.encode()), keccak256(name.encode()), keccak256(version.encode()))
     return keccak256(b"".join(words) + chain_id.to_bytes(32, "big") + _address(contract))
 
 

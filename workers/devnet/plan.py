@@ -25,6 +25,7 @@ SIGNER_TOKENS: Final = 1_000_000_000 * TOKEN
 USER_TOKENS: Final = 1_000_000 * TOKEN
 INPUT_PRICE: Final = TOKEN // 10
 DECRYPTION_PRICE: Final = TOKEN // 20
+USER_DOLLARS: Final = 1_000_000 * 10**6  # DevnetUSD has 6 decimals
 KMS_GENERATION_THRESHOLD: Final = 9
 MPC_THRESHOLD: Final = 4
 SOFTWARE_VERSION: Final = "devnet-1"
@@ -57,7 +58,7 @@ class Plan:
 
 
 def gateway_plan(wallets: Wallets) -> Plan:
-    """The gateway chain: token, payment, registries, InputVerification, Decryption."""
+    """The gateway chain: token, payment, registries, InputVerification, Decryption, and the token that payments move."""
     plan = Plan(wallets.deployer.address)
     token = plan.create("ZamaToken")
     payment = plan.create("ProtocolPayment", token, wallets.deployer.address)
@@ -81,6 +82,10 @@ def gateway_plan(wallets: Wallets) -> Plan:
         plan.call("ZamaToken", "mint", signer.address, SIGNER_TOKENS)
     for user in wallets.users:
         plan.call("ZamaToken", "mint", user.address, USER_TOKENS)
+    # Last, so that the addresses of everything above stay what they were before payments existed.
+    plan.create("DevnetUSD")
+    for user in wallets.users:
+        plan.call("DevnetUSD", "mint", user.address, USER_DOLLARS)
     return plan
 
 
