@@ -16,6 +16,15 @@ def quick_flush() -> None:
     install()
 
 
+@pytest.fixture(autouse=True)
+def no_kept_connection() -> Iterator[None]:
+    """The database can be dropped after the last test."""
+    from requests_app.store.bands import close_kept_connections
+
+    yield
+    close_kept_connections()
+
+
 @pytest.fixture
 def conn(transactional_db: None) -> Iterator[psycopg.Connection]:
     """A raw autocommit connection with a worker's time-outs, in the test database."""

@@ -89,8 +89,7 @@ def _distinct(source_id: int, items: Sequence[Item]) -> list[Item]:
 
 
 def _make_bands(source_id: int, positions: Sequence[int]) -> None:
-    # On a second connection: the caller's transaction may hold locks and must never run DDL (S-1).
-    with connect("worker", name="bands") as own:
+    with bands.own_connection() as own:
         bands.note_missing(own, source_id, positions[:1])
         for position in envelopes.band_positions(own, source_id, positions):
             crash_point("before_append_band_commit")

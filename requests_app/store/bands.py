@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
+from django.db import connections
 from psycopg import Connection
 
 from requests_app.errors import RelayerError
-from requests_app.store.session import run
+from requests_app.store.session import connect, run
 
 log = logging.getLogger("relayer.envelopes")
 
 LARGEST_SOURCE: Final = 2**31 - 1
 LARGEST_POSITION: Final = 2**63 - 1
+IDLE_SESSION: Final = "5min"
 T = TypeVar("T")
+
+_idle: list[tuple[int, Connection[Any]]] = []  # (process, connection); append and pop are atomic
 
 
 class OutOfRange(RelayerError, ValueError):
@@ -64,6 +70,51 @@ def retry_once(work: Callable[[], T], mend: Callable[[], object], source_id: int
         if not is_missing(error):
             raise
         raise BandMissing(f"no band of originator {source_id} for {positions[0]}..{positions[-1]}") from error
+
+
+@contextmanager
+def own_connection() -> Iterator[Connection[Any]]:
+    """A connection on which this process makes bands, beside whatever the caller's is doing.
+
+    The caller's may hold locks and must never run DDL (S-1). It is kept for the next band: a new session reads the catalogue anew,
+    which costs three times as much as the band. The server ends one that was not needed for 5 minutes.
+    Raises psycopg.OperationalError when the database is unreachable.
+    """
+    conn = _kept_connection()
+    if conn is None:
+        conn = connect("worker", name="bands")
+        conn.execute(f"SET idle_session_timeout = '{IDLE_SESSION}'")
+    try:
+        yield conn
+    finally:
+        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            _idle.append((os.getpid(), conn))
+        else:
+            conn.close()
+
+
+def _kept_connection() -> Connection[Any] | None:
+    """A kept connection that still answers. Those of a parent process are left alone, those to another database end."""
+    while _idle:
+        owner, conn = _idle.pop()
+        if owner != os.getpid():
+            continue
+        try:
+            if conn.info.dbname == connections["default"].settings_dict["NAME"]:
+                conn.execute("SELECT 1")
+                return conn
+        except psycopg.OperationalError:
+            log.debug("a kept connection had ended", extra={"action": "kept_connection_ended"})
+        conn.close()
+    return None
+
+
+def close_kept_connections() -> None:
+    """End the connections that are kept for the next band; for whoever drops the database."""
+    while _idle:
+        owner, conn = _idle.pop()
+        if owner == os.getpid():
+            conn.close()
 
 
 def note_missing(conn: Connection[Any], source_id: int, positions: Sequence[int]) -> None:
