@@ -35,3 +35,63 @@ class SourceHalted(RelayerError):
 
 class WalletCheckFailed(RelayerError):
     """The host chain could not be asked whether a wallet accepts a signature."""
+
+
+class UnknownState(RelayerError):
+    """There is no such state."""
+
+
+class TerminalState(RelayerError):
+    """It has ended and does not change any more."""
+
+    http_status = 409
+
+
+class ForbiddenActor(RelayerError):
+    """The state table does not give this change to this actor."""
+
+
+class MissingEvidence(RelayerError):
+    """The change needs a transaction hash or a reason that was not given."""
+
+
+class IntentExpired(RelayerError):
+    """The time to authorize this payment is over."""
+
+    http_status = 409
+
+
+class EvidenceMismatch(RelayerError):
+    """What was brought along contradicts what is on record."""
+
+    http_status = 409
+
+
+class VersionConflict(RelayerError):
+    """Somebody else changed it first: read it again."""
+
+    http_status = 409
+
+
+class RefMismatch(RelayerError):
+    """A payment's ref is not that of its terms: nothing was written."""
+
+
+class IntentMissing(RelayerError):
+    """There is no such payment of this account."""
+
+    http_status = 404
+
+
+class AccountDisabled(RelayerError):
+    """The account is disabled."""
+
+    http_status = 403
+
+
+class LedgerRefused(RelayerError):
+    """The journal may not hold this entry."""
+
+
+class LedgerConflict(RelayerError):
+    """The journal holds another entry in this one's place."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from prometheus_client import Counter, Histogram
 
-from requests_app.states import Kind, Status
+from requests_app.states import IntentState, Kind, Status
 
 LABELS: Final[dict[Kind, str]] = {kind: kind.name.lower() for kind in Kind}
 _DATABASE: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
@@ -72,7 +72,8 @@ def timed_query(table: str) -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _status(kind: Kind, status: str) -> Histogram:
-    return status_seconds.labels(LABELS[kind], Status(status).value)
+    known = IntentState(status).value if kind is Kind.PAYMENT else Status(status).value
+    return status_seconds.labels(LABELS[kind], known)
 
 
 def observe_status(kind: Kind, previous: str, seconds: float) -> None:

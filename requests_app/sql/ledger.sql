@@ -1,0 +1,47 @@
+-- The journal (reference queue_settle 1.4). One writer at a time: the lock is the last of a transaction and short.
+
+-- name: lock_journal
+SELECT pg_advisory_xact_lock(%(key)s::bigint);
+
+-- name: head
+SELECT seq, hash FROM ledger_entry ORDER BY seq DESC LIMIT 1;
+
+-- name: entries_by_id
+-- What a batch meets: its own ids, the holds that it resolves, and whatever has resolved those already (unique indexes each).
+WITH found AS (
+  SELECT e.seq FROM ledger_entry e WHERE e.entry_id = ANY(%(ids)b::text[])
+  UNION
+  SELECT e.seq FROM ledger_entry e WHERE e.holds = ANY(%(ids)b::text[]))
+SELECT {columns}
+  FROM found JOIN ledger_entry e ON e.seq = found.seq ORDER BY e.seq;
+
+-- name: entries_of
+SELECT {columns}
+  FROM ledger_entry e WHERE e.ref = %(ref)b ORDER BY e.seq;
+
+-- name: entries_after
+SELECT {columns}
+  FROM ledger_entry e WHERE e.seq > %(seq)s::bigint ORDER BY e.seq LIMIT %(limit)s::int;
+
+-- name: insert_entries
+INSERT INTO ledger_entry (seq, entry_id, ref, kind, holds, chain, token, by_actor, at, tx_hash, memo, leg_count, prev_hash, hash)
+SELECT * FROM unnest(%(seq)b::bigint[], %(id)b::text[], %(ref)b::bytea[], %(kind)b::text[], %(holds)b::text[], %(chain)b::text[],
+                     %(token)b::text[], %(by)b::text[], %(at)b::timestamptz[], %(tx)b::bytea[], %(memo)b::text[],
+                     %(legs)b::smallint[], %(prev)b::bytea[], %(hash)b::bytea[]) AS t(seq)
+ ORDER BY seq;
+
+-- name: insert_legs
+INSERT INTO ledger_leg (entry_seq, ord, account, amount)
+SELECT * FROM unnest(%(seq)b::bigint[], %(ord)b::smallint[], %(account)b::text[], %(amount)s::numeric[]) AS t(seq, ord) ORDER BY seq, ord;
+
+-- name: move_balances
+-- One row an account and asset, in their order; under the journal's lock nobody else moves them.
+INSERT INTO ledger_balance AS b (account, chain, token, pending, posted)
+SELECT * FROM unnest(%(account)b::text[], %(chain)b::text[], %(token)b::text[], %(pending)s::numeric[], %(posted)s::numeric[])
+           AS t(account, chain, token) ORDER BY account, chain, token
+    ON CONFLICT (account, chain, token)
+    DO UPDATE SET pending = b.pending + excluded.pending, posted = b.posted + excluded.posted;
+
+-- name: balances
+SELECT account, chain, token, pending, posted FROM ledger_balance
+ WHERE %(account)s::text IS NULL OR account = %(account)s::text ORDER BY account, chain, token;

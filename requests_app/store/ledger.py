@@ -1,0 +1,213 @@
+"""The journal in the database: append, read, balances. The pure side is `requests_app.ledger`.
+
+Appending takes the journal's lock, the last in the lock order, and keeps it to the end of the caller's transaction: sign and
+prepare before it, append as the last thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from psycopg import Connection
+from psycopg.pq import TransactionStatus
+
+from requests_app.errors import LedgerConflict, LedgerRefused, RelayerError
+from requests_app.ledger import (
+    GENESIS,
+    Chained,
+    Entry,
+    Head,
+    Leg,
+    Movement,
+    chained,
+    check_shape,
+    movements,
+    totals,
+)
+from requests_app.models.ledger import EntryKind
+from requests_app.states import IntentActor
+from requests_app.store.session import Row, fetch_all, fetch_one, run
+
+LOCK: Final = 1_818_583_911  # "ledg": the key of the journal's advisory lock
+_EMPTY: Final = Head(0, GENESIS)
+# Named one by one, for plans that outlive a migration. Amounts as text: a JSON number would pass through a float.
+_COLUMNS: Final = """e.seq, e.entry_id, e.ref, e.kind, e.holds, e.chain, e.token, e.by_actor, e.at, e.tx_hash, e.memo, e.prev_hash, e.hash,
+       (SELECT jsonb_agg(jsonb_build_array(l.account, l.amount::text) ORDER BY l.ord) FROM ledger_leg l WHERE l.entry_seq = e.seq) AS legs"""
+
+
+class Appended(NamedTuple):
+    """Where an entry stands now. `fresh` False: it stood there already, with the same content."""
+
+    entry_id: str
+    seq: int
+    hash: bytes
+    fresh: bool
+
+
+class Balance(NamedTuple):
+    """An account's balance in an asset: money that is spoken for, and money that moved."""
+
+    account: str
+    chain: str
+    token: str
+    pending: int
+    posted: int
+
+
+def append(conn: Connection[Any], entries: Sequence[Entry]) -> list[Appended]:
+    """Append entries to the journal in their order, and move the balances, in the caller's transaction.
+
+    One answer an entry, in order. Checks, in this order: the entry's shape (LedgerRefused); the same id exists: the same content
+    changes nothing, another one raises LedgerConflict; the hold exists, is a hold, of the same ref and asset (LedgerRefused); it
+    is not resolved yet (LedgerConflict). One refused entry refuses all: the transaction must be given up.
+    """
+    if not entries:
+        return []
+    if conn.info.transaction_status is TransactionStatus.IDLE:
+        raise RelayerError("entries are appended in the transaction of what they record")
+    for entry in entries:
+        check_shape(entry)
+    # A statement of its own: the next one then sees what the writer before us has committed.
+    fetch_one(conn, "ledger", "lock_journal", {"key": LOCK})
+    known = _known(conn, entries)
+    placed = chained(head(conn), _fresh(known, entries))
+    fresh = {one.entry.entry_id: one for one in placed}
+    places = {**known, **fresh}
+    if placed:
+        _insert(conn, placed)
+        _move(conn, [move for one in placed for move in movements(one.entry, _hold_of(one.entry, places))])
+    return [
+        Appended(name, places[name].seq, places[name].hash, name in fresh)
+        for name in (entry.entry_id for entry in entries)
+    ]
+
+
+def head(conn: Connection[Any]) -> Head:
+    """The end of the journal. Only under the journal's lock is it still so a moment later."""
+    row = fetch_one(conn, "ledger", "head")
+    return Head(row.seq, bytes(row.hash)) if row else _EMPTY
+
+
+def entries_of(conn: Connection[Any], ref: bytes) -> list[Chained]:
+    """The entries of an intent, in journal order."""
+    return [_chained(row) for row in fetch_all(conn, "ledger", "entries_of", {"ref": ref}, columns=_COLUMNS)]
+
+
+def entries_after(conn: Connection[Any], seq: int, limit: int) -> list[Chained]:
+    """At most `limit` entries after `seq`, in journal order: the page of export and verification."""
+    return [
+        _chained(row)
+        for row in fetch_all(conn, "ledger", "entries_after", {"seq": seq, "limit": limit}, columns=_COLUMNS)
+    ]
+
+
+def balances(conn: Connection[Any], account: str | None = None) -> list[Balance]:
+    """The balances, or those of one ledger account, in order."""
+    rows = fetch_all(conn, "ledger", "balances", {"account": account})
+    return [Balance(row.account, row.chain, row.token, int(row.pending), int(row.posted)) for row in rows]
+
+
+def journal(conn: Connection[Any], after: int = 0, page: int = 1000) -> Iterator[Chained]:
+    """Every entry after `after`, page by page."""
+    while True:
+        rows = entries_after(conn, after, page)
+        yield from rows
+        if len(rows) < page:
+            return
+        after = rows[-1].seq
+
+
+def _known(conn: Connection[Any], entries: Sequence[Entry]) -> dict[str, Chained]:
+    """What stands in the journal under the ids of these entries and of the holds that they resolve."""
+    names = {entry.entry_id for entry in entries} | {entry.holds for entry in entries if entry.holds}
+    rows = fetch_all(conn, "ledger", "entries_by_id", {"ids": sorted(names)}, columns=_COLUMNS)
+    return {row.entry_id: _chained(row) for row in rows}
+
+
+def _fresh(known: Mapping[str, Chained], entries: Sequence[Entry]) -> Iterator[Entry]:
+    """The entries that are not in the journal yet, each judged against the journal and those before it."""
+    seen: dict[str, Entry] = {name: one.entry for name, one in known.items()}
+    resolved = {entry.holds for entry in seen.values() if entry.holds}
+    for entry in entries:
+        before = seen.get(entry.entry_id)
+        if before is not None:
+            if before != entry:
+                raise LedgerConflict(f"{entry.entry_id} is in the journal with other content")
+            continue
+        if entry.holds is not None:
+            hold = seen.get(entry.holds)
+            if hold is None or hold.kind is not EntryKind.HOLD:
+                raise LedgerRefused(f"{entry.entry_id}: {entry.holds} is no hold")
+            if (hold.ref, hold.chain, hold.token) != (entry.ref, entry.chain, entry.token):
+                raise LedgerRefused(f"{entry.entry_id}: {entry.holds} is of another payment or asset")
+            if entry.holds in resolved:
+                raise LedgerConflict(f"{entry.entry_id}: {entry.holds} is resolved already")
+            resolved.add(entry.holds)
+        seen[entry.entry_id] = entry
+        yield entry
+
+
+def _hold_of(entry: Entry, places: Mapping[str, Chained]) -> Entry | None:
+    return places[entry.holds].entry if entry.holds else None
+
+
+def _insert(conn: Connection[Any], placed: Sequence[Chained]) -> None:
+    parameters = {
+        "seq": [one.seq for one in placed],
+        "id": [one.entry.entry_id for one in placed],
+        "ref": [one.entry.ref for one in placed],
+        "kind": [one.entry.kind.value for one in placed],
+        "holds": [one.entry.holds for one in placed],
+        "chain": [one.entry.chain for one in placed],
+        "token": [one.entry.token for one in placed],
+        "by": [one.entry.by.value for one in placed],
+        "at": [one.entry.at for one in placed],
+        "tx": [one.entry.tx_hash for one in placed],
+        "memo": [one.entry.memo for one in placed],
+        "legs": [len(one.entry.legs) for one in placed],
+        "prev": [one.prev for one in placed],
+        "hash": [one.hash for one in placed],
+    }
+    run(conn, "ledger", "insert_entries", parameters)
+    legs = [(one.seq, place, leg) for one in placed for place, leg in enumerate(one.entry.legs, 1)]
+    if legs:
+        parameters = {
+            "seq": [seq for seq, _, _ in legs],
+            "ord": [place for _, place, _ in legs],
+            "account": [leg.account for _, _, leg in legs],
+            "amount": [Decimal(leg.amount) for _, _, leg in legs],
+        }
+        run(conn, "ledger", "insert_legs", parameters)
+
+
+def _move(conn: Connection[Any], moves: Sequence[Movement]) -> None:
+    sums = totals(moves)
+    if sums:
+        parameters = {
+            "account": [move.account for move in sums],
+            "chain": [move.chain for move in sums],
+            "token": [move.token for move in sums],
+            "pending": [Decimal(move.pending) for move in sums],
+            "posted": [Decimal(move.posted) for move in sums],
+        }
+        run(conn, "ledger", "move_balances", parameters)
+
+
+def _chained(row: Row) -> Chained:
+    legs = tuple(Leg(account, int(amount)) for account, amount in row.legs or ())
+    entry = Entry(
+        row.entry_id,
+        bytes(row.ref),
+        EntryKind(row.kind),
+        row.holds,
+        row.chain,
+        row.token,
+        legs,
+        IntentActor(row.by_actor),
+        row.at,
+        bytes(row.tx_hash) if row.tx_hash is not None else None,
+        row.memo,
+    )
+    return Chained(row.seq, bytes(row.prev_hash), bytes(row.hash), entry)
