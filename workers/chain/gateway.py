@@ -19,14 +19,19 @@ from workers.chain.calldata import (
 )
 from workers.chain.client import LATEST, ChainClient
 from workers.chain.endpoints import Endpoints
-from workers.chain.events import TOPICS, DecodedLogs, decode_logs
+from workers.chain.events import PAYMENT_TOPICS, TOPICS, DecodedLogs, EventKind, decode_logs
 from workers.chain.fees import FeeCache, Fees, padded_gas
 from workers.chain.hexdata import hex_data, hex_quantity, quantity
+from workers.chain.keccak import topic
+from workers.chain.payment_events import CANCELED, USED
+from workers.chain.payments import AuthorizationKey, Spent, spent_by
 from workers.chain.rpc import BATCH_LIMIT, Call
-from workers.chain.rpc_errors import Answer
+from workers.chain.rpc_errors import Answer, RpcError
 from workers.chain.views import mapped
 
 REFS_A_FILTER: Final = 100
+SEARCH_BLOCKS: Final = 50_000
+LEAST_SEARCH_BLOCKS: Final = 64
 
 
 class GatewayClient(ChainClient):
@@ -38,9 +43,9 @@ class GatewayClient(ChainClient):
         self._fees = FeeCache(endpoints, gateway.fee_ceiling)
 
     @property
-    def contracts(self) -> tuple[bytes, bytes]:
-        """The addresses whose events matter."""
-        return self.config.decryption, self.config.input_verification
+    def contracts(self) -> tuple[bytes, ...]:
+        """The addresses whose events matter: the two gateway contracts, and the tokens in which payments settle."""
+        return self.config.decryption, self.config.input_verification, *self.config.tokens
 
     def fees(self) -> Fees:
         """Current fees, a few seconds old at most. Raises FeeCeilingExceeded, RpcError, RpcUnavailable."""
@@ -91,8 +96,37 @@ class GatewayClient(ChainClient):
         calls = [ContractCall(token, ALLOWANCE.encode(owner, spender)) for owner in owners]
         return self.views(calls, decode_uint)
 
+    def authorization_states(self, keys: Sequence[AuthorizationKey], block: str = LATEST) -> list[Answer[bool]]:
+        """Whether each authorization was used or canceled (EIP-3009 authorizationState)."""
+        return self.views([key.state_call for key in keys], decode_bool, block)
+
+    def token_balances(self, owners: Sequence[tuple[bytes, bytes]]) -> list[Answer[int]]:
+        """What each (token, owner) has, in token units."""
+        return self.views([ContractCall(token, BALANCE_OF.encode(owner)) for token, owner in owners], decode_uint)
+
+    def find_spent(self, key: AuthorizationKey, first: int) -> Spent | None:
+        """The transaction that used or canceled an authorization in blocks `first` to the head; None when the logs show none.
+
+        From the newest block backwards, in ranges that the node takes. Raises RpcError, RpcUnavailable.
+        """
+        topics = ([topic(USED), topic(CANCELED)], [bytes(12) + key.authorizer], [key.ref])
+        last, width = self.head_number(), SEARCH_BLOCKS
+        while last >= first:
+            start = max(first, last - width + 1)
+            try:
+                raws = self.raw_logs(start, last, [key.token], topics)
+            except RpcError:
+                if width <= LEAST_SEARCH_BLOCKS:
+                    raise
+                width //= 8
+                continue
+            if found := spent_by(decode_logs(raws).envelopes):
+                return found
+            last = start - 1
+        return None
+
     def events(self, first: int, last: int) -> DecodedLogs:
-        """All events of both contracts in blocks `first` to `last`. Raises RpcError, RpcUnavailable."""
+        """All events of these contracts in blocks `first` to `last`. Raises RpcError, RpcUnavailable."""
         return decode_logs(self.raw_logs(first, last, self.contracts, [tuple(TOPICS)]))
 
     def events_of(self, refs: Sequence[bytes], first: int, last: int) -> DecodedLogs:
@@ -101,6 +135,21 @@ class GatewayClient(ChainClient):
         for start in range(0, len(refs), REFS_A_FILTER):
             part = refs[start : start + REFS_A_FILTER]
             raws += self.raw_logs(first, last, self.contracts, [tuple(TOPICS), part])
+        return decode_logs(raws)
+
+    def payment_events(self, first: int, last: int) -> DecodedLogs:
+        """All payment events of the tokens in blocks `first` to `last`. Raises RpcError, RpcUnavailable."""
+        if not self.config.tokens:
+            return DecodedLogs([], [], 0)
+        return decode_logs(self.raw_logs(first, last, tuple(self.config.tokens), [tuple(PAYMENT_TOPICS)]))
+
+    def authorization_events(self, refs: Sequence[bytes], first: int, last: int) -> DecodedLogs:
+        """Uses and cancellations of these authorizations (topic 2), without the money that moved. Raises RpcError, RpcUnavailable."""
+        raws = []
+        kinds = [one for one, kind in PAYMENT_TOPICS.items() if kind is not EventKind.PAYMENT_TRANSFERRED]
+        for start in range(0, len(refs) if self.config.tokens else 0, REFS_A_FILTER):
+            part = refs[start : start + REFS_A_FILTER]
+            raws += self.raw_logs(first, last, tuple(self.config.tokens), [kinds, None, part])
         return decode_logs(raws)
 
     def _flags(self, to: bytes, function: Function, refs: Sequence[bytes], block: str) -> list[Answer[bool]]:
