@@ -23,6 +23,7 @@ from requests_app.crash_points import crash_point
 from requests_app.states import Kind, Status, Verb
 from requests_app.store import queue
 from requests_app.store.queue import READY, SEND, LeasedRequest, Receipt
+from requests_app.store.turns import Turns
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Refusal
 from workers.chain.calldata import Unencodable, encode_readiness
@@ -82,6 +83,7 @@ class ReadinessTurn:
     def __init__(self) -> None:
         self._acl = HostAcl()
         self._budget = CallBudget()
+        self._turns = Turns(READY)
 
     def run(self, context: ShiftContext) -> int:
         """Lease a batch, decide each member, write the decisions; how many jobs it was."""
@@ -96,6 +98,7 @@ class ReadinessTurn:
             context.instance,
             float(settings.JOB_LEASE_SECONDS),
             deferred=self._budget.is_left(calls, interval),
+            turns=self._turns,
         )
         crash_point("after_lease_readiness_commit")
         if not deliveries:

@@ -24,6 +24,7 @@ from requests_app.store import queue
 from requests_app.store.queue import READY, SEND, LeasedRequest, Receipt
 from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
+from requests_app.store.turns import Turns
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
 from workers import broadcast, commands, receipts, replace, signers, verdicts
@@ -53,6 +54,7 @@ class SettleTurn:
     def __init__(self) -> None:
         self._pool: SignerPool | None = None
         self._orphans_at = 0.0
+        self._turns = Turns(SEND)
 
     def run(self, context: ShiftContext) -> int:
         """One round over the held signers; how many requests and broadcasts were handled."""
@@ -106,7 +108,9 @@ class SettleTurn:
         if room <= 0:
             return 0
         crash_point("before_lease_sends_commit")
-        deliveries = queue.lease_requests(context.conn, SEND, room, context.instance, float(settings.JOB_LEASE_SECONDS))
+        deliveries = queue.lease_requests(
+            context.conn, SEND, room, context.instance, float(settings.JOB_LEASE_SECONDS), turns=self._turns
+        )
         crash_point("after_lease_sends_commit")
         if not deliveries:
             return 0

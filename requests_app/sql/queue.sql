@@ -4,41 +4,56 @@
 -- name: enqueue_jobs
 WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[], %(tenant)b::bigint[]) AS t(kind, subject_id, tenant_id))
-INSERT INTO queue_job (queue, job_key, kind, subject_id, tenant_id, priority)
-SELECT %(queue)s, kind || '/' || subject_id, kind, subject_id, tenant_id, %(priority)s::smallint
+INSERT INTO queue_job (queue, job_key, kind, subject_id, tenant_id, priority, visible_at, enqueued_at)
+SELECT %(queue)s, kind || '/' || subject_id, kind, subject_id, tenant_id, %(priority)s::smallint, clock_timestamp(), clock_timestamp()
   FROM a ORDER BY kind, subject_id
     ON CONFLICT (job_key) DO NOTHING;
 
--- name: lease_jobs
+-- name: find_turns
+-- Which (priority, tenant) pairs have jobs, by a loose scan of the index: one probe a pair, however many jobs it has.
+WITH RECURSIVE t AS (
+  (SELECT priority, tenant_id FROM queue_job
+    WHERE queue = %(queue)s AND (priority, tenant_id) > (%(priority)b::smallint, %(tenant)b::bigint)
+    ORDER BY priority, tenant_id LIMIT 1)
+  UNION ALL
+  SELECT n.priority, n.tenant_id
+    FROM t CROSS JOIN LATERAL (
+      SELECT j.priority, j.tenant_id FROM queue_job j
+       WHERE j.queue = %(queue)s AND (j.priority, j.tenant_id) > (t.priority, t.tenant_id)
+       ORDER BY j.priority, j.tenant_id LIMIT 1) n)
+SELECT priority, tenant_id FROM t LIMIT %(most)s::bigint;
+
+-- name: claim
+-- The part that all leases share, not a statement of its own: so many of each tenant's oldest visible jobs, in turn, by rank.
 -- MATERIALIZED is load-bearing: an inlined sub-query can be run once per outer row and claim more than the limit (B17).
-WITH c AS MATERIALIZED (
-  SELECT id FROM queue_job
-   WHERE queue = %(queue)s AND visible_at <= clock_timestamp()
-   ORDER BY priority, id LIMIT %(limit)s::bigint
-   FOR UPDATE SKIP LOCKED),
+w AS MATERIALIZED (
+  SELECT * FROM unnest(%(priority)b::smallint[], %(tenant)b::bigint[], %(low)b::bigint[], %(take)b::bigint[], %(rank)b::smallint[])
+           WITH ORDINALITY AS t(priority, tenant_id, low, take, rank, turn)),
+c AS MATERIALIZED (
+  SELECT q.id
+    FROM w CROSS JOIN LATERAL (
+      SELECT l.id, row_number() OVER (ORDER BY l.id) AS nth
+        FROM (SELECT j.id FROM queue_job j
+               WHERE j.queue = %(queue)s AND j.priority = w.priority AND j.tenant_id = w.tenant_id AND j.id >= w.low
+                 AND j.visible_at <= clock_timestamp()
+               ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT w.take FOR UPDATE SKIP LOCKED) l) q
+   ORDER BY w.rank, q.nth, w.turn LIMIT %(limit)s::bigint),
 l AS (
   UPDATE queue_job AS j
      SET attempt = j.attempt + 1, visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8),
          leased_by = %(owner)s
     FROM c WHERE j.id = c.id
-  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.tenant_id, j.priority)
-SELECT id, attempt, kind, subject_id, tenant_id FROM l ORDER BY priority, id;
+  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.tenant_id, j.priority, j.job_key, j.enqueued_at);
+
+-- name: lease_jobs
+WITH {claim}
+SELECT id, attempt, kind, subject_id, tenant_id, priority, job_key FROM l ORDER BY priority, id;
 
 -- name: lease_requests
 -- The same lease, with the state of the rows behind the jobs read again in the same statement. A request is effective
 -- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1).
-WITH c AS MATERIALIZED (
-  SELECT id FROM queue_job
-   WHERE queue = %(queue)s AND priority <= %(last)s::smallint AND visible_at <= clock_timestamp()
-   ORDER BY priority, id LIMIT %(limit)s::bigint
-   FOR UPDATE SKIP LOCKED),
-l AS (
-  UPDATE queue_job AS j
-     SET attempt = j.attempt + 1, visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8),
-         leased_by = %(owner)s
-    FROM c WHERE j.id = c.id
-  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.priority)
-SELECT l.id, l.attempt, l.kind, l.subject_id, l.priority,
+WITH {claim}
+SELECT l.id, l.attempt, l.kind, l.subject_id, l.tenant_id, l.priority,
        coalesce(u.status, p.status, i.status) AS status,
        coalesce(u.ext_job_id, p.ext_job_id, i.ext_job_id) AS ext_job_id,
        u.req_type, b.body,

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from time import monotonic
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from psycopg import Connection
 
+from requests_app import sql
 from requests_app.states import Kind, ReqType, Status
-from requests_app.store.session import fetch_all, run
+from requests_app.store.session import Row, fetch_all, run
+from requests_app.store.turns import Turns
 
 READY: Final = "ready"  # decrypts that wait for host ACL and gateway readiness
 SEND: Final = "send"  # requests that wait for a nonce
@@ -87,23 +90,35 @@ def enqueue_jobs(
     return run(conn, "queue", "enqueue_jobs", parameters)
 
 
-def lease_jobs(conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float) -> list[Delivery]:
-    """At most `limit` visible jobs, by priority and age, hidden from others for `seconds`. Attempts count at lease."""
-    rows = fetch_all(conn, "queue", "lease_jobs", _lease(queue, limit, owner, seconds))
+def lease_jobs(
+    conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float, *, turns: Turns | None = None
+) -> list[Delivery]:
+    """At most `limit` visible jobs, hidden from others for `seconds`. Attempts count at lease.
+
+    By priority, then in turn by tenant, each tenant's oldest first. A loop keeps its `turns` from lease to lease.
+    """
+    rows = _lease(conn, "lease_jobs", queue, limit, owner, seconds, turns)
     return [
         Delivery(Receipt(row.id, row.attempt), Subject(Kind(row.kind), row.subject_id), row.tenant_id) for row in rows
     ]
 
 
 def lease_requests(
-    conn: Connection[Any], queue: str, limit: int, owner: str, seconds: float, *, deferred: bool = True
+    conn: Connection[Any],
+    queue: str,
+    limit: int,
+    owner: str,
+    seconds: float,
+    *,
+    deferred: bool = True,
+    turns: Turns | None = None,
 ) -> list[LeasedRequest]:
     """As `lease_jobs`, with row, payload and effectiveness of the clients read again in the same statement.
 
     `deferred` False leaves out the jobs that were put off by `defer_jobs`.
     """
     last = DEFERRED if deferred else DEFERRED - 1
-    rows = fetch_all(conn, "queue", "lease_requests", {**_lease(queue, limit, owner, seconds), "last": last})
+    rows = _lease(conn, "lease_requests", queue, limit, owner, seconds, turns, last)
     return [
         LeasedRequest(
             Receipt(row.id, row.attempt),
@@ -156,8 +171,26 @@ def release_orphans(conn: Connection[Any]) -> int:
     return run(conn, "queue", "release_orphans")
 
 
-def _lease(queue: str, limit: int, owner: str, seconds: float) -> dict[str, Any]:
-    return {"queue": queue, "limit": limit, "owner": owner, "seconds": float(seconds)}
+def _lease(
+    conn: Connection[Any],
+    name: str,
+    queue: str,
+    limit: int,
+    owner: str,
+    seconds: float,
+    turns: Turns | None,
+    last: int = DEFERRED,
+) -> list[Row]:
+    turns = turns or Turns(queue)
+    known = turns.known(conn, last) if limit > 0 else []
+    if not known:
+        return []
+    started = monotonic()
+    parameters = turns.parameters(known, limit, DEFERRED)
+    claim = sql.statement("queue", "claim")
+    rows = fetch_all(conn, "queue", name, {**parameters, "owner": owner, "seconds": float(seconds)}, claim=claim)
+    turns.claimed(parameters, rows, monotonic() - started)
+    return rows
 
 
 def _verdicts(conn: Connection[Any], name: str, receipts: Sequence[Receipt], **more: Any) -> list[Verdict]:

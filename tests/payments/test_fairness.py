@@ -1,0 +1,145 @@
+"""Leasing in turn: one tenant's heap does not stand before another's job, one priority does not starve another."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pytest
+
+from requests_app.states import Kind
+from requests_app.store import queue
+from requests_app.store import turns as turns_module
+from requests_app.store.queue import DEFERRED, SEND, Subject
+from requests_app.store.session import connect
+from requests_app.store.turns import NEUTRAL_EVERY, SCAN_SECONDS, Turns
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def conn(transactional_db: None) -> Any:
+    with connect("worker") as own:
+        yield own
+
+
+def heap(conn: psycopg.Connection[Any], tenant: int, count: int, *, priority: int = 100, delayed: bool = False) -> None:
+    conn.execute(
+        "INSERT INTO queue_job (queue, job_key, kind, subject_id, tenant_id, priority, visible_at) "
+        "SELECT %s, %s || '/' || g, 4, g, %s, %s, clock_timestamp() + CASE WHEN %s THEN interval '1 hour' ELSE interval '0' END "
+        "FROM generate_series(1, %s) g",
+        (SEND, f"{tenant}-{priority}-{delayed}", tenant, priority, delayed, count),
+    )
+
+
+def tenants(deliveries: list[queue.Delivery]) -> list[int]:
+    return [delivery.tenant_id for delivery in deliveries]
+
+
+def test_each_tenant_gets_its_share_of_a_batch(conn: psycopg.Connection[Any]) -> None:
+    heap(conn, 1, 1000)
+    heap(conn, 2, 3)
+    heap(conn, 3, 40)
+    batch = tenants(queue.lease_jobs(conn, SEND, 30, "w", 30))
+    assert {tenant: batch.count(tenant) for tenant in (1, 2, 3)} == {1: 14, 2: 3, 3: 13}
+
+
+def test_one_tenant_alone_gets_whole_batches_in_the_order_of_enqueueing(conn: psycopg.Connection[Any]) -> None:
+    heap(conn, 1, 100)
+    known = Turns(SEND)
+    first = queue.lease_jobs(conn, SEND, 60, "w", 30, turns=known)
+    second = queue.lease_jobs(conn, SEND, 60, "w", 30, turns=known)
+    assert [delivery.subject.id for delivery in first + second] == list(range(1, 101))
+
+
+def test_a_hundred_thousand_jobs_of_one_client_delay_another_by_less_than_a_second(
+    conn: psycopg.Connection[Any],
+) -> None:
+    heap(conn, 1, 100_000)
+    known = Turns(SEND)
+    queue.lease_jobs(conn, SEND, 100, "w", 30, turns=known)
+    queue.enqueue_jobs(conn, SEND, [(Subject(Kind.PAYMENT, 1), 2)])
+    asked, batches = monotonic(), 0
+    while True:
+        batch = queue.lease_jobs(conn, SEND, 100, "w", 30, turns=known)
+        batches += 1
+        queue.ack_jobs(conn, [delivery.receipt for delivery in batch])
+        if 2 in tenants(batch):
+            break
+    waited = monotonic() - asked
+    print(f"waited {waited:.3f} s, {batches} batches of 100 meanwhile")
+    assert waited < 1.0
+
+
+def test_more_tenants_than_turns_all_come_round(conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "MOST_TURNS", 4)
+    for tenant in range(1, 12):
+        heap(conn, tenant, 50)
+    known, seen = Turns(SEND), set()
+    for _ in range(6):
+        seen |= set(tenants(queue.lease_jobs(conn, SEND, 8, "w", 30, turns=known)))
+    assert seen == set(range(1, 12))
+
+
+def test_a_truncated_scan_goes_on_where_it_stopped(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "MOST_PAIRS", 3)
+    monkeypatch.setattr(turns_module, "SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(turns_module, "SCAN_SHARE", 1.0)
+    for tenant in range(1, 9):
+        heap(conn, tenant, 5)
+    known, seen = Turns(SEND), set()
+    for _ in range(4):
+        seen |= set(tenants(queue.lease_jobs(conn, SEND, 3, "w", 30, turns=known)))
+    assert seen == set(range(1, 9))
+
+
+def test_priority_comes_first_and_every_tenth_claim_is_neutral(conn: psycopg.Connection[Any]) -> None:
+    heap(conn, 1, 1000, priority=0)
+    heap(conn, 1, 1000, priority=100)
+    known = Turns(SEND)
+    kinds = []
+    for _ in range(NEUTRAL_EVERY):
+        ids = [delivery.receipt.job_id for delivery in queue.lease_jobs(conn, SEND, 10, "w", 30, turns=known)]
+        rows = conn.execute("SELECT count(*) FILTER (WHERE priority = 100) FROM queue_job WHERE id = ANY(%s)", (ids,))
+        kinds.append(rows.fetchone()[0])
+    assert kinds[:-1] == [0] * (NEUTRAL_EVERY - 1)
+    assert kinds[-1] == 5
+
+
+def test_deferred_jobs_come_last_even_then(conn: psycopg.Connection[Any]) -> None:
+    heap(conn, 1, 500, priority=DEFERRED)
+    heap(conn, 1, 500, priority=100)
+    known = Turns(SEND)
+    for _ in range(NEUTRAL_EVERY):
+        ids = [delivery.receipt.job_id for delivery in queue.lease_jobs(conn, SEND, 10, "w", 30, turns=known)]
+        row = conn.execute("SELECT max(priority) FROM queue_job WHERE id = ANY(%s)", (ids,)).fetchone()
+        assert row == (100,)
+
+
+def test_jobs_put_off_are_walked_over_once_a_scan(conn: psycopg.Connection[Any]) -> None:
+    """The watermark: between two scans a claim begins at the tenant's own last claim, not at 20,000 jobs that wait."""
+    heap(conn, 1, 20_000, delayed=True)
+    heap(conn, 1, 400)
+    conn.execute("ANALYZE queue_job")
+    known = Turns(SEND)
+    first = queue.lease_jobs(conn, SEND, 10, "w", 30, turns=known)
+    (turn,) = known.known(conn, DEFERRED)
+    assert turn.low == min(delivery.receipt.job_id for delivery in first)
+    assert turn.low > 20_000
+
+
+def test_an_expired_lease_below_the_watermark_is_found_by_the_next_scan(conn: psycopg.Connection[Any]) -> None:
+    heap(conn, 1, 100)
+    known = Turns(SEND)
+    (early,) = queue.lease_jobs(conn, SEND, 1, "dies", 30, turns=known)
+    queue.lease_jobs(conn, SEND, 20, "w", 30, turns=known)
+    conn.execute("UPDATE queue_job SET visible_at = clock_timestamp() WHERE id = %s", (early.receipt.job_id,))
+    until, again = monotonic() + 4 * SCAN_SECONDS, False
+    while monotonic() < until and not again:
+        batch = queue.lease_jobs(conn, SEND, 1, "w", 30, turns=known)
+        again = early.receipt.job_id in [delivery.receipt.job_id for delivery in batch]
+        queue.nack_jobs(conn, [one.receipt for one in batch if not again], [0.0] * (0 if again else len(batch)))
+    assert again
