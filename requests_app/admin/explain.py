@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import TRANSITIONS, Status, Verb
+from requests_app.states import TRANSITIONS, IntentState, Status, Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,17 @@ STATUS_MEANING: Final[dict[Status, str]] = {
     Status.TIMED_OUT: "not ready in time, or no answer after the chain was asked once more",
     Status.FAILURE: "denied, refused for good, or reverted on chain",
     Status.NEEDS_REVIEW: "its outcome cannot be proven: a person decides",
+}
+
+INTENT_MEANING: Final[dict[IntentState, str]] = {
+    IntentState.CREATED: "waits for the payer's signed authorization",
+    IntentState.AUTHORIZED: "the authorization is verified and stored; it waits for a nonce",
+    IntentState.SETTLING: "signed bytes are stored and the money is held in the ledger; a node may have them",
+    IntentState.CONFIRMING: "a node has the transaction; the log and finality decide",
+    IntentState.NEEDS_REVIEW: "its outcome cannot be proven: a person decides",
+    IntentState.SETTLED: "final on chain and posted in the ledger",
+    IntentState.FAILED: "proven not to move money any more; its hold is voided",
+    IntentState.CANCELED: "withdrawn, or expired, before anything was signed",
 }
 
 

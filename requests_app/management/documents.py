@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from requests_app.admin.explain import REASONS, STATUS_MEANING
+from requests_app.management.intent_document import intent_lines
 from requests_app.management.setting_texts import INTERNAL, TEXTS
 from requests_app.runtime import REGISTRY, Type
 from requests_app.states import (
@@ -45,7 +46,7 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def states_page() -> str:
-    """The state machine: picture, states, transitions."""
+    """The state machines: picture, states, transitions of requests and of payments."""
     lines = ["# States of a request", "", _MADE.format(source="requests_app/states.py"), "", *_diagram(), ""]
     lines += ["## States", "", "| State | Meaning | Deadline setting | v1 GET | Final |", "|---|---|---|---|---|"]
     for status in Status:
@@ -69,7 +70,7 @@ def states_page() -> str:
         lines.append(
             f"| `{row.verb}` | {sources} | `{row.target}` | {actors} | {row.fence} | {writes} | {row.meaning} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *intent_lines()]) + "\n"
 
 
 def _diagram() -> list[str]:
