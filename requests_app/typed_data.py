@@ -1,6 +1,6 @@
-"""EIP-712 digests of the five structs that users, KMS nodes and coprocessors sign, and recovery of a signer.
+"""EIP-712 digests of the structs that users, payers, KMS nodes and coprocessors sign, and recovery of a signer.
 
-Sources: EIP-712; structs and domains of fhevm_http 13.2, 13.3 and 16.5. Addresses are 20 bytes, digests and hashes
+Sources: EIP-712; EIP-3009; structs and domains of fhevm_http 13.2, 13.3 and 16.5. Addresses are 20 bytes, digests and hashes
 32 bytes. Pure computation: no database, no network.
 """
 
@@ -32,8 +32,10 @@ PROOF_TYPE: Final = (
     b"CiphertextVerification(bytes32[] ctHandles,address userAddress,address contractAddress,"
     b"uint256 contractChainId,bytes extraData)"
 )
+TRANSFER_TYPE: Final = b"TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
 
 SIGNATURE_BYTES: Final = 65
+_HALF_ORDER: Final = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0  # of secp256k1
 
 
 def keccak256(data: bytes) -> bytes:
@@ -127,6 +129,26 @@ def proof_hash(handles: Sequence[bytes], user: bytes, contract: bytes, chain_id:
         + _word(chain_id)
         + keccak256(extra)
     )
+
+
+def transfer_hash(payer: bytes, payee: bytes, amount: int, after: int, before: int, nonce: bytes) -> bytes:
+    """Struct hash of an EIP-3009 transfer; the window is (after, before), both excluded, in seconds since 1970."""
+    return keccak256(
+        keccak256(TRANSFER_TYPE)
+        + _padded(payer)
+        + _padded(payee)
+        + _word(amount)
+        + _word(after)
+        + _word(before)
+        + nonce
+    )
+
+
+def is_canonical(signature: bytes) -> bool:
+    """Whether the 65 bytes are the one form that token contracts take: v of 27 or 28 and s in the lower half (EIP-2)."""
+    if len(signature) != SIGNATURE_BYTES or signature[64] not in (27, 28):
+        return False
+    return 0 < int.from_bytes(signature[32:64], "big") <= _HALF_ORDER
 
 
 def recover(digest: bytes, signature: bytes) -> bytes | None:

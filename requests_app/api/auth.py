@@ -112,6 +112,13 @@ def unauthorized() -> Refused:
     return Refused(Label.UNAUTHORIZED, UNAUTHORIZED_TEXT)
 
 
+class AccountIsDisabled(Refused):
+    """The key is right and its account disabled. Printed like any wrong key, unless a view tells its clients more."""
+
+    def __init__(self) -> None:
+        super().__init__(Label.UNAUTHORIZED, UNAUTHORIZED_TEXT)
+
+
 def _default_client() -> Client:
     """The account of requests without a key under API_AUTH=optional."""
     name = settings.API_DEFAULT_ACCOUNT
@@ -119,8 +126,10 @@ def _default_client() -> Client:
     client = _memory.find(digest)
     if client is None:
         row = store.find_account(web_connection(), name)
-        if row is None or row.status != AccountStatus.ACTIVE:
+        if row is None:
             raise unauthorized()
+        if row.status != AccountStatus.ACTIVE:
+            raise AccountIsDisabled
         client = Client(row.id, row.name)
         _memory.keep(digest, client)
     return client
@@ -128,8 +137,10 @@ def _default_client() -> Client:
 
 def _look_up(digest: bytes) -> Client:
     row = store.find_api_key(web_connection(), digest)
-    if row is None or row.status != AccountStatus.ACTIVE:
+    if row is None:
         raise unauthorized()
+    if row.status != AccountStatus.ACTIVE:
+        raise AccountIsDisabled
     if _memory.due_for_stamp(digest):
         ApiKey.objects.filter(pk=row.id).update(last_used_at=Now())
     return Client(row.account_id, row.name, row.operator)

@@ -26,8 +26,13 @@ class Label(StrEnum):
     INSUFFICIENT_BALANCE = "insufficient_balance"
     INSUFFICIENT_ALLOWANCE = "insufficient_allowance"
     GATEWAY_NOT_REACHABLE = "gateway_not_reachable"
-    NOT_CANCELABLE = "not_cancelable"  # v1 only
-    DATABASE_UNAVAILABLE = "database_unavailable"  # v1 only: the wire contract of v2 and v3 has a 500 for it
+    NOT_CANCELABLE = "not_cancelable"  # v1 only, as all that follow
+    NOT_AUTHORIZABLE = "not_authorizable"
+    AUTHORIZATION_EXPIRED = "authorization_expired"
+    ACCOUNT_DISABLED = "account_disabled"
+    IDEMPOTENCY_KEY_IN_FLIGHT = "idempotency_key_in_flight"
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    DATABASE_UNAVAILABLE = "database_unavailable"  # the wire contract of v2 and v3 has a 500 for it
 
 
 HTTP_STATUS: Final[dict[Label, int]] = {
@@ -49,6 +54,11 @@ HTTP_STATUS: Final[dict[Label, int]] = {
     Label.INSUFFICIENT_ALLOWANCE: 503,
     Label.GATEWAY_NOT_REACHABLE: 503,
     Label.NOT_CANCELABLE: 409,
+    Label.NOT_AUTHORIZABLE: 409,
+    Label.AUTHORIZATION_EXPIRED: 400,
+    Label.ACCOUNT_DISABLED: 403,
+    Label.IDEMPOTENCY_KEY_IN_FLIGHT: 409,
+    Label.IDEMPOTENCY_KEY_REUSED: 422,
     Label.DATABASE_UNAVAILABLE: 503,
 }
 
@@ -75,3 +85,10 @@ SIGNATURE_FIELD: Final = "signature"
 SIGNATURE_ISSUE: Final = "Signature is invalid"
 NOT_CANCELABLE_TEXT: Final = "The request can no longer be canceled: a transaction may already carry it"
 KEYS_NOT_READY_TEXT: Final = "FHE key information is not initialised yet"
+PAYMENT_NOT_CANCELABLE_TEXT: Final = "The payment can no longer be canceled"
+OTHER_AUTHORIZATION_TEXT: Final = "The payment carries another authorization already"
+NOT_AUTHORIZABLE_TEXT: Final = "The payment can no longer be authorized"
+AUTHORIZATION_EXPIRED_TEXT: Final = "The time for this authorization is over"
+ACCOUNT_DISABLED_TEXT: Final = "The account of this API key is disabled"
+IN_FLIGHT_TEXT: Final = "A request with this Idempotency-Key is being worked on"
+OTHER_REQUEST_TEXT: Final = "This Idempotency-Key belongs to another request"

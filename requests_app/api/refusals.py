@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from requests_app.api.labels import (
     MALFORMED_JSON_TEXT,
@@ -29,17 +30,24 @@ class Detail:
 class Refused(Exception):
     """The request cannot be served; carries the label, the message and where there are any the details.
 
-    `retry_after` is in whole seconds and set only where the client should come again.
+    `retry_after` is in whole seconds and set only where the client should come again; `members` are further facts for the
+    native face.
     """
 
     def __init__(
-        self, label: Label, message: str, details: Sequence[Detail] = (), retry_after: int | None = None
+        self,
+        label: Label,
+        message: str,
+        details: Sequence[Detail] = (),
+        retry_after: int | None = None,
+        members: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
         self.label = label
         self.message = message
         self.details = tuple(details)
         self.retry_after = retry_after
+        self.members = dict(members or {})
 
 
 def malformed_json() -> Refused:

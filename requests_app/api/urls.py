@@ -11,6 +11,7 @@ from requests_app.api.admin_config import AdminConfig
 from requests_app.api.openapi.document import openapi_json
 from requests_app.api.v1 import views as v1
 from requests_app.api.v1.envelopes import Envelopes, PublicationStatus
+from requests_app.api.v1.payments import Authorize, CancelPayment, Payment, Payments, PaymentTimeline
 from requests_app.api.v1.problems import unknown_path
 from requests_app.api.v1.usage import Usage
 from requests_app.api.v2 import views as v2
@@ -38,6 +39,11 @@ api_patterns: Final[list[URLPattern]] = [
     path("v1/requests/<str:job_id>/cancel", v1.Cancel.as_view()),
     path("v1/envelopes", Envelopes.as_view()),
     path("v1/envelopes/<str:job_id>", PublicationStatus.as_view()),
+    path("v1/payment-intents", Payments.as_view()),
+    path("v1/payment-intents/<str:intent_id>", Payment.as_view()),
+    path("v1/payment-intents/<str:intent_id>/timeline", PaymentTimeline.as_view()),
+    path("v1/payment-intents/<str:intent_id>/authorize", Authorize.as_view()),
+    path("v1/payment-intents/<str:intent_id>/cancel", CancelPayment.as_view()),
     path("v1/usage", Usage.as_view()),
 ]
 

@@ -11,13 +11,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 from django.db import connections
 
 from requests_app.selectors import find_statuses
 from requests_app.states import FINAL, Kind, Status
+from requests_app.store.payments import active_payments
 from requests_app.store.publish import waiting_ids
 from requests_app.store.session import web_connection
 
@@ -31,16 +32,23 @@ DEFAULT_PLACES: Final = 24
 PUBLICATION: Final = 0
 """In the place of a kind: a staged publication, which is over when it is published or parked."""
 
+# What has no status of a request: which of the ids still wait.
+_ROWS_THAT_WAIT: Final[dict[int, Callable[[Any, Sequence[int]], set[int]]]] = {
+    PUBLICATION: waiting_ids,
+    Kind.PAYMENT.value: active_payments,
+}
 _log = logging.getLogger("relayer.api")
 
 
 def _read_statuses(subjects: Sequence[Subject]) -> dict[Subject, Status | None]:
     conn = web_connection()
-    jobs = [(Kind(kind), row_id) for kind, row_id in subjects if kind != PUBLICATION]
-    staged = [row_id for kind, row_id in subjects if kind == PUBLICATION]
+    jobs = [(Kind(kind), row_id) for kind, row_id in subjects if kind not in _ROWS_THAT_WAIT]
     found: dict[Subject, Status | None] = dict(find_statuses(conn, jobs).items()) if jobs else {}
-    waiting = waiting_ids(conn, staged) if staged else set()
-    return {**found, **{(PUBLICATION, row_id): Status.QUEUED if row_id in waiting else None for row_id in staged}}
+    for kind, still_waiting in _ROWS_THAT_WAIT.items():
+        ids = [row_id for other, row_id in subjects if other == kind]
+        waiting = still_waiting(conn, ids) if ids else set()
+        found |= {(kind, row_id): Status.QUEUED if row_id in waiting else None for row_id in ids}
+    return found
 
 
 class StatusWatch:

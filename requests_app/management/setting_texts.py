@@ -110,6 +110,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "PROCESSING_DEADLINE_SECONDS": "`processing` at most this long, then `failure` without an attempt, else `needs_review`",
         "IN_FLIGHT_DEADLINE_SECONDS": "`tx_in_flight` without a receipt this long, then the chain is asked, then `needs_review`",
         "RESPONSE_DEADLINE_SECONDS": "`receipt_received` this long, then the chain is asked once more, then `timed_out`",
+        "PAYMENT_LIFETIME_SECONDS": "A payment without `expires_at` may be authorized for this long, then it is canceled",
     },
 }
 

@@ -40,7 +40,7 @@ class ProblemView(FaceView):
 
     def refuse(self, request: HttpRequest, refused: Refused) -> HttpResponse:
         """The problem document of a refusal, with `errors` where fields are to blame."""
-        members: dict[str, Any] = {}
+        members: dict[str, Any] = dict(refused.members)
         if refused.details:
             members["errors"] = [{"field": detail.field, "issue": detail.issue} for detail in refused.details]
         response = problem(request, HTTP_STATUS[refused.label], refused.label.value, refused.message, **members)
