@@ -1,4 +1,4 @@
-"""The applier: moves requests on by the envelope log, a page in one transaction, exactly once (design 3.6).
+"""The applier: moves requests and payments on by the envelope log, a page in one transaction, exactly once (design 3.6).
 
 The consumer cursor moves in the transaction of the effects, as its first statement, and only from the position this applier
 read: of two appliers one applies the page and the other finds it done. A page that cannot be applied is halved until
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +24,7 @@ from requests_app.store import consumers
 from requests_app.store.answers import Absorbed
 from requests_app.store.envelopes import last_position, position_of
 from requests_app.store.session import retry_serialization, transaction
-from requests_app.transitions import answers
+from requests_app.transitions import answers, observing
 from requests_app.transitions.answers import Advanced, Facts
 from workers.chain.events import REQUEST_KINDS, Event
 from workers.facts import Applicable, Reader
@@ -178,7 +179,7 @@ class Applier:
             _report(done, len(decoded))
 
     def _effects(self, conn: Connection[Any], facts: Facts, upto: int) -> Advanced:
-        """Bind, look back for answers up to `upto` of what was bound here, move the rows."""
+        """Bind, look back for answers up to `upto` of what was bound here, move the rows; payments last, as their books are."""
         absorbed = {one.ref: one for one in answers.absorb(conn, facts)}
         early = self._early(conn, [one for one in absorbed.values() if one.tx_hash is not None], upto)
         if early:
@@ -186,7 +187,9 @@ class Applier:
                 bound = absorbed.get(one.ref)
                 absorbed[one.ref] = one._replace(tx_hash=bound.tx_hash, block=bound.block) if bound else one
             facts.extend(early)
-        return answers.advance(conn, facts, list(absorbed.values()))
+        done = answers.advance(conn, facts, list(absorbed.values()))
+        followed = observing.observe(conn, self._source, facts)
+        return replace(done, payments=len(followed.confirming))
 
     def _early(self, conn: Connection[Any], bound: Sequence[Absorbed], upto: int) -> Facts:
         """Answers to the references just bound that were read before them. Thresholds come from memory: no network here."""
@@ -212,5 +215,7 @@ def _transient(error: Exception, size: int) -> bool:
 def _report(done: Advanced, envelopes: int) -> None:
     moved = {f"{kind.slug}_receipts": n for kind, n in done.receipts.items() if n}
     moved |= {f"{kind.slug}_completed": n for kind, n in done.completed.items() if n}
+    if done.payments:
+        moved["payments_confirming"] = done.payments
     if moved:
         log.info("page applied", extra={"action": "page_applied", "envelopes": envelopes, **moved})

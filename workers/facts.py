@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import orjson
@@ -12,8 +12,10 @@ from requests_app.config import Config
 from requests_app.errors import RelayerError
 from requests_app.states import Kind
 from requests_app.store.envelopes import INDEX_BITS
+from requests_app.store.observations import Seen, Transferred
 from requests_app.transitions.answers import Consensus, Facts, ProofAnswer, PublicAnswer, RequestSeen, Share
 from workers.chain.events import (
+    PAYMENT_KINDS,
     Event,
     EventKind,
     ProofRejected,
@@ -27,6 +29,7 @@ from workers.chain.events import (
     decode_payload,
 )
 from workers.chain.hexdata import hex_data
+from workers.chain.payment_events import AuthorizationCanceled, AuthorizationUsed, PaymentEvent, PaymentTransferred
 from workers.thresholds import Thresholds
 
 REJECTED_DETAIL: Final = "Proof Rejected"
@@ -59,6 +62,8 @@ class Applicable(Protocol):
     @property
     def kind(self) -> int: ...
     @property
+    def ref(self) -> bytes | None: ...
+    @property
     def contract(self) -> bytes: ...
     @property
     def block_hash(self) -> bytes: ...
@@ -70,19 +75,23 @@ class Applicable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Contracts:
-    """The two gateway contracts whose events count (20 bytes each)."""
+    """The contracts whose events count (20 bytes each): the gateway's two, and the tokens in which payments settle."""
 
     decryption: bytes
     input_verification: bytes
+    tokens: frozenset[bytes] = field(default_factory=frozenset)
 
-    def emitter(self, kind: int) -> bytes:
-        """The contract that emits events of `kind`."""
-        return self.input_verification if kind in _PROOF_KINDS else self.decryption
+    def emits(self, contract: bytes, kind: int) -> bool:
+        """Whether events of `kind` are this contract's to emit."""
+        if kind in PAYMENT_KINDS:
+            return contract in self.tokens
+        return contract == (self.input_verification if kind in _PROOF_KINDS else self.decryption)
 
 
 def contracts_of(settled: Config) -> Contracts:
-    """The gateway contracts of the configuration."""
-    return Contracts(settled.gateway.decryption, settled.gateway.input_verification)
+    """The contracts of the configuration."""
+    gateway = settled.gateway
+    return Contracts(gateway.decryption, gateway.input_verification, frozenset(gateway.tokens))
 
 
 def kind_of_request(event_kind: int) -> Kind | None:
@@ -120,13 +129,16 @@ class Reader:
         return facts
 
     def _event(self, envelope: Applicable) -> Event:
-        if envelope.contract != self._contracts.emitter(envelope.kind):
+        if not self._contracts.emits(envelope.contract, envelope.kind):
             raise WrongContract(f"event kind {envelope.kind} emitted by 0x{envelope.contract.hex()}")
         if envelope.payload is None:
             raise PayloadRetired
-        return decode_payload(envelope.kind, envelope.payload, envelope.position)
+        return decode_payload(envelope.kind, envelope.payload, envelope.position, envelope.ref)
 
     def _add(self, facts: Facts, envelope: Applicable, event: Event) -> None:
+        if isinstance(event, (AuthorizationUsed, AuthorizationCanceled, PaymentTransferred)):
+            _add_payment(facts, envelope, event)
+            return
         ref, tx_hash = event.ref, envelope.tx_hash
         if isinstance(event, UserShareResponded):
             facts.shares.append(
@@ -153,6 +165,21 @@ class Reader:
         else:
             block = envelope.position >> INDEX_BITS
             facts.requests.append(RequestSeen(ref, _REQUESTS[type(event)], tx_hash, block, envelope.block_hash))
+
+
+def _add_payment(facts: Facts, envelope: Applicable, event: PaymentEvent) -> None:
+    """What an event says of a payment. Two events make one observation: who authorized, and the money that then moved."""
+    tx_hash, position = envelope.tx_hash, envelope.position
+    if isinstance(event, PaymentTransferred):
+        facts.transfers.append(Transferred(event.ref, tx_hash, position, event.payee, event.amount))
+        return
+    canceled = isinstance(event, AuthorizationCanceled)
+    seen = Seen(event.ref, position, envelope.contract, event.authorizer, tx_hash, envelope.block_hash, canceled)
+    facts.authorizations.append(seen)
+    if not canceled:
+        # An attempt of ours that carried it is mined, like one that carried a request.
+        block = position >> INDEX_BITS
+        facts.requests.append(RequestSeen(event.ref, Kind.PAYMENT, tx_hash, block, envelope.block_hash))
 
 
 def _public_result(event: PublicDecryptionResponded) -> Mapping[str, object]:

@@ -74,6 +74,64 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
         ("the conflict's two digests", "what independent nodes say about that block"),
         "Find out which node was wrong, then lift the halt of the source.",
     ),
+    ReasonCode.AUTHORIZATION_WINDOW_CLOSED: Reason(
+        "The payer's authorization ran out before the money moved",
+        "The last moment of the payer's signed authorization is past on the chain, and nobody has executed it: no transaction can move this money any more.",
+        (
+            "whether the log shows the authorization used, or canceled by the payer",
+            "what the receipts of the attempts say, and whether the nonce is still open",
+            "why it took so long: a paused signer, fees, an unreachable node",
+        ),
+        "Spend the nonce on nothing if it is still open, then close the payment as failed; the client makes a new one.",
+    ),
+    ReasonCode.AMOUNT_MISMATCH: Reason(
+        "The authorization was used, but not for this amount",
+        "The chain shows the payer's authorization with this payment's reference as used for good, and the money that moved is not what was asked.",
+        (
+            "the transfer that follows the authorization, and who sent the transaction",
+            "whether the payer signed two authorizations with one nonce",
+            "whether the token takes a fee",
+        ),
+        "Agree with the merchant on what arrived, then settle by hand or close as failed. Nothing can be sent again with this reference.",
+    ),
+    ReasonCode.WRONG_PARTY: Reason(
+        "The authorization was used, but paid somebody else",
+        "The chain shows the payer's authorization with this payment's reference as used for good, in favour of another address than the merchant's.",
+        (
+            "who received the money, and who sent the transaction",
+            "whether the payer signed two authorizations with one nonce",
+        ),
+        "Close as failed: the merchant was not paid, and nothing can be sent again with this reference.",
+    ),
+    ReasonCode.REVERTED_FINAL: Reason(
+        "Its transaction reverted, for good",
+        "The transaction was mined with status 0 in a block that is final, and the log does not show that anybody else executed the authorization.",
+        (
+            "the revert's reason, read again at that block",
+            "whether the authorization is still unused, and still valid",
+            "the payer's balance at that block",
+        ),
+        "Close as failed when the authorization is used, canceled or over; otherwise a new nonce may be tried.",
+    ),
+    ReasonCode.PAID_TWICE: Reason(
+        "The same payment moved money twice",
+        "Two transactions on the finalized chain executed this payment's reference, or it was settled with one transaction and executed by another.",
+        (
+            "both transactions, and whether the token accepts a nonce twice",
+            "which one the books name",
+        ),
+        "Return the second amount outside the relayer and write down how. The books keep the first.",
+    ),
+    ReasonCode.UNEXPECTED_PAYMENT: Reason(
+        "Money moved that the books do not expect",
+        "The finalized chain shows this payment's reference as paid although it had ended, or was never authorized here; or a transaction of ours carried a reference that no payment has.",
+        (
+            "who sent the transaction",
+            "how the payment ended, and when",
+            "whether the client knows of it",
+        ),
+        "Tell client and merchant; make the books right by hand. A payment that has ended does not change.",
+    ),
 }
 
 STATUS_MEANING: Final[dict[Status, str]] = {
@@ -109,6 +167,9 @@ EVENTS: Final[dict[int, str]] = {
     6: "threshold reached",
     7: "proof verified",
     8: "proof rejected",
+    9: "authorization used",
+    10: "authorization canceled",
+    11: "payment transferred",
 }
 
 

@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from requests_app.fields import WeiField, one_of, stamped, text_choices
 from requests_app.models.accounts import Account
-from requests_app.states import INTENT_ACTIVE, IntentActor, IntentState
+from requests_app.states import INTENT_ACTIVE, INTENT_FINAL, IntentActor, IntentState
 
 
 class PaymentIntent(models.Model):
@@ -65,6 +65,12 @@ class PaymentIntent(models.Model):
                 fields=["state", "updated_at"],
                 condition=Q(state__in=sorted(state.value for state in INTENT_ACTIVE)),
                 name="payment_intent_active",
+            ),
+            # figures, retention and reconciliation: ended intents by the time of their end
+            models.Index(
+                fields=["updated_at"],
+                condition=Q(state__in=sorted(state.value for state in INTENT_FINAL)),
+                name="payment_intent_ended",
             ),
             # list of a client, newest first, by keyset
             models.Index(fields=["account", "-id"], name="payment_intent_account"),

@@ -21,6 +21,12 @@ class ReasonCode(StrEnum):
     RECEIPT_VANISHED = "receipt_vanished"
     REFUSED_AFTER_SIGNING = "refused_after_signing"
     ENVELOPE_CONFLICT = "envelope_conflict"
+    AUTHORIZATION_WINDOW_CLOSED = "authorization_window_closed"
+    AMOUNT_MISMATCH = "amount_mismatch"
+    WRONG_PARTY = "wrong_party"
+    REVERTED_FINAL = "reverted_final"
+    PAID_TWICE = "paid_twice"
+    UNEXPECTED_PAYMENT = "unexpected_payment"
 
 
 class ReviewCase(models.Model):

@@ -7,6 +7,7 @@
 -- name: absorb
 -- Store shares, count them, bind references to the requests whose attempts carried them. One counter row a reference,
 -- upserted in key order: its lock orders everybody who learns something about that reference. The first threshold stays.
+-- Of a payment (kind 4) only the attempt and its slot are touched: its ref names the intent already.
 WITH request AS MATERIALIZED (
   SELECT * FROM unnest(%(request_refs)b::bytea[], %(request_kinds)b::smallint[], %(request_txs)b::bytea[],
     %(request_blocks)b::bigint[], %(request_block_hashes)b::bytea[]) AS t(ref, kind, tx_hash, block, block_hash)),
@@ -43,7 +44,7 @@ WITH request AS MATERIALIZED (
           UNION ALL SELECT ref, 0, threshold, 1::smallint, NULL FROM share
           UNION ALL SELECT ref, 0, NULL, kind, NULL
                       FROM unnest(%(other_refs)b::bytea[], %(other_kinds)b::smallint[]) AS t(ref, kind)
-          UNION ALL SELECT ref, 0, NULL, kind, subject_id FROM own) AS everything
+          UNION ALL SELECT ref, 0, NULL, kind, subject_id FROM own WHERE kind <> 4) AS everything
    GROUP BY ref),
  counter AS (
   INSERT INTO gateway_ref AS g (gw_reference_id, n, threshold, kind, request_id, first_at)

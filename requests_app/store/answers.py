@@ -15,7 +15,10 @@ from requests_app.store.session import Row, fetch_all, run
 
 
 class RequestSeen(NamedTuple):
-    """A request event: the gateway gave `ref` to the request that this transaction carried."""
+    """A request event: the gateway gave `ref` to the request that this transaction carried.
+
+    For a payment: the transaction executed the authorization `ref`. Only its attempt is looked for; there is no answer to wait for.
+    """
 
     ref: bytes
     kind: Kind
@@ -86,9 +89,10 @@ def absorb(
 
     `others` are the references of answers without shares. One row a reference, sorted.
     """
-    once = {seen.ref: seen for seen in requests}  # material and handles form of one request say the same
+    # Material and handles form of one request say the same; anybody may use a payment's ref in a transaction of their own.
+    once = {(seen.ref, seen.tx_hash): seen for seen in requests}
     rows = fetch_all(conn, "answers", "absorb", {
-        "request_refs": list(once), "request_kinds": [seen.kind.value for seen in once.values()],
+        "request_refs": [seen.ref for seen in once.values()], "request_kinds": [seen.kind.value for seen in once.values()],
         "request_txs": [seen.tx_hash for seen in once.values()], "request_blocks": [seen.block for seen in once.values()],
         "request_block_hashes": [seen.block_hash for seen in once.values()],
         "share_refs": [one.ref for one in shares], "share_indexes": [one.share_index for one in shares],

@@ -15,6 +15,7 @@ from requests_app.metrics import observe_status
 from requests_app.states import REQUEST_KINDS, Kind, Status
 from requests_app.store import answers as store
 from requests_app.store.answers import Absorbed, Consensus, ProofAnswer, PublicAnswer, RequestSeen, Share
+from requests_app.store.observations import Seen, Transferred
 from requests_app.store.session import Row, transaction
 from requests_app.transitions.generic import deadline_seconds
 
@@ -23,16 +24,19 @@ __all__ = ["Advanced", "Consensus", "Facts", "ProofAnswer", "PublicAnswer", "Req
 
 @dataclass(slots=True)
 class Facts:
-    """The decoded content of some envelopes, by what it does to requests."""
+    """The decoded content of some envelopes, by what it does to requests and payments."""
 
     requests: list[RequestSeen] = field(default_factory=list)
     shares: list[Share] = field(default_factory=list)
     public: list[PublicAnswer] = field(default_factory=list)
     proofs: list[ProofAnswer] = field(default_factory=list)
     consensus: list[Consensus] = field(default_factory=list)
+    authorizations: list[Seen] = field(default_factory=list)
+    transfers: list[Transferred] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.requests or self.shares or self.public or self.proofs or self.consensus)
+        answers = self.shares or self.public or self.proofs or self.consensus
+        return bool(self.requests or answers or self.authorizations or self.transfers)
 
     def extend(self, more: Facts) -> None:
         """Add what `more` holds, behind what is here."""
@@ -41,14 +45,17 @@ class Facts:
         self.public += more.public
         self.proofs += more.proofs
         self.consensus += more.consensus
+        self.authorizations += more.authorizations
+        self.transfers += more.transfers
 
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """How many rows a page moved, by kind."""
+    """How many rows a page moved, by kind; `payments` that it brought to confirming."""
 
     receipts: Mapping[Kind, int]
     completed: Mapping[Kind, int]
+    payments: int = 0
 
 
 def absorb(conn: Connection[Any], facts: Facts) -> list[Absorbed]:

@@ -1,8 +1,8 @@
 """Undo what rested on blocks that gave way to others: one transaction, or nothing (design 5.4.3; queue_settle 4.7).
 
-Envelopes become orphans, attempts and slots are open again, rows that waited for an answer wait for their receipt again, the
-seal and the consumers go back to the block before the fork. Final rows stay as they are (I4); what they rest on must come back,
-or a person looks.
+Envelopes become orphans, attempts and slots are open again, rows that waited for an answer wait for their receipt again, payments
+that were confirming are settling again, the seal and the consumers go back to the block before the fork. Final rows stay as they
+are (I4); what they rest on must come back, or a person looks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from requests_app.store import reorgs as store
 from requests_app.store.envelopes import Fence
 from requests_app.store.reorgs import EvidenceDue, Touched
 from requests_app.store.session import transaction
-from requests_app.transitions import generic
+from requests_app.transitions import generic, unconfirming
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,9 @@ def undo(
         slots = store.withdraw_attempts(conn, source.chain_id, fork.block)
         touched = store.touched_requests(conn, reorg, request_kinds)
         withdrawn, final = _rows(conn, reorg, fork, touched, fence)
+        payments = unconfirming.withdraw(conn, source_id, fork.block, fence.epoch)
+        withdrawn += payments.settling
+        final += payments.settled
         store.note_evidence(conn, reorg, source_id, final, fork.block, sealed + source.reorg_depth)
         store.lower_seal(conn, source_id, reorg, fork.block, fork.parent_hash, envelopes=envelopes, withdrawn=withdrawn)
         crash_point("before_reorg_commit")
@@ -96,7 +99,7 @@ def judge_evidence(conn: Connection[Any], due: Sequence[EvidenceDue]) -> list[Ev
     gone = [one for one in due if not one.back]
     with transaction(conn):
         store.settle_evidence(conn, {one.id: "returned" if one.back else "vanished" for one in due})
-        for kind in REQUEST_KINDS:
+        for kind in Kind:
             evidence = {
                 one.request_id: {
                     "reorg": one.reorg_id,

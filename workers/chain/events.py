@@ -1,4 +1,4 @@
-"""The gateway's events: topic table, raw log to stored envelope, stored payload to typed value (fhevm_internals 4.2).
+"""The events of the log: topic table, raw log to stored envelope, stored payload to typed value (fhevm_internals 4.2; EIP-3009).
 
 Payload format (what `envelope_blob.payload` holds): one byte with the number of topics, the topics (32 bytes each, topic0
 first), then the log's data, all as the chain gave it. The digest of an envelope is
@@ -8,15 +8,17 @@ sha256(block_hash || tx_hash || payload).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import sha256
 from typing import Any, Final, TypeAlias
 
 from requests_app.errors import RelayerError
+from workers.chain import payment_events
 from workers.chain.abi_reader import WORD, MalformedAbi, bytes32_list, bytes_list, dynamic_bytes, word
 from workers.chain.hexdata import MalformedHex, data, quantity
 from workers.chain.keccak import topic
+from workers.chain.payment_events import AuthorizationCanceled, AuthorizationUsed, PaymentEvent
 
 POSITION_BITS: Final = 20
 
@@ -32,6 +34,9 @@ class EventKind(IntEnum):
     THRESHOLD_REACHED = 6
     PROOF_VERIFIED = 7
     PROOF_REJECTED = 8
+    AUTHORIZATION_USED = 9
+    AUTHORIZATION_CANCELED = 10
+    PAYMENT_TRANSFERRED = 11
 
 
 _MATERIAL: Final = "(bytes32,uint256,bytes32,address[])[]"
@@ -53,7 +58,20 @@ SIGNATURES: Final[dict[str, EventKind]] = {
     "VerifyProofResponse(uint256,bytes32[],bytes[])": EventKind.PROOF_VERIFIED,
     "RejectProofResponse(uint256)": EventKind.PROOF_REJECTED,
 }
-TOPICS: Final[dict[bytes, EventKind]] = {topic(signature): kind for signature, kind in SIGNATURES.items()}
+# Of the payment tokens. Their reference is the nonce: topic 2 of an authorization; a Transfer has that of the one it follows.
+PAYMENT_SIGNATURES: Final[dict[str, EventKind]] = {
+    payment_events.USED: EventKind.AUTHORIZATION_USED,
+    payment_events.CANCELED: EventKind.AUTHORIZATION_CANCELED,
+    payment_events.TRANSFER: EventKind.PAYMENT_TRANSFERRED,
+}
+PAYMENT_KINDS: Final = frozenset(PAYMENT_SIGNATURES.values())
+PAYMENT_TOPICS: Final[dict[bytes, EventKind]] = {
+    topic(signature): kind for signature, kind in PAYMENT_SIGNATURES.items()
+}
+TOPICS: Final[dict[bytes, EventKind]] = {
+    **{topic(signature): kind for signature, kind in SIGNATURES.items()},
+    **PAYMENT_TOPICS,
+}
 REQUEST_KINDS: Final = frozenset(
     {EventKind.PUBLIC_DECRYPTION_REQUESTED, EventKind.USER_DECRYPTION_REQUESTED, EventKind.PROOF_REQUESTED}
 )
@@ -70,9 +88,13 @@ class BadLog(RelayerError):
         super().__init__(f"bad log at {where}: {reason}")
 
 
+class OddLog(BadLog):
+    """A log of a token that shares a topic with a payment event, but not its shape."""
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One event as it is stored. position = block << 20 | log index; hashes 32 bytes, contract 20, ref 32 (topic1)."""
+    """One event as it is stored. position = block << 20 | log index; hashes 32 bytes, contract 20, ref 32."""
 
     kind: EventKind
     position: int
@@ -167,13 +189,14 @@ Event: TypeAlias = (
     | ThresholdReached
     | ProofVerified
     | ProofRejected
+    | PaymentEvent
 )
 
 
 def decode_log(raw: Mapping[str, Any]) -> Envelope:
-    """The envelope of one `eth_getLogs` element.
+    """The envelope of one `eth_getLogs` element. That of a Transfer has no reference yet: `decode_logs` finds it.
 
-    Raises BadLog for an unknown topic, a removed or pending log, or malformed fields.
+    Raises BadLog for an unknown topic, a removed or pending log, or malformed fields, OddLog for a token's own kind of event.
     """
     position: int | None = None
     try:
@@ -187,42 +210,99 @@ def decode_log(raw: Mapping[str, Any]) -> Envelope:
             raise BadLog(position, "unknown event")
         if raw.get("removed"):
             raise BadLog(position, "removed by a reorganisation")
-        payload = bytes((len(topics),)) + b"".join(topics) + data(raw.get("data"))
+        body = data(raw.get("data"))
+        ref = topics[1] if kind not in PAYMENT_KINDS else _payment_ref(kind, topics, len(body), position)
+        payload = bytes((len(topics),)) + b"".join(topics) + body
         block_hash, tx_hash = data(raw.get("blockHash"), 32), data(raw.get("transactionHash"), 32)
         contract = data(raw.get("address"), 20)
     except (MalformedHex, KeyError, TypeError, AttributeError) as error:
         raise BadLog(position, f"{type(error).__name__}: {error}"[:200]) from None
     digest = sha256(block_hash + tx_hash + payload).digest()
-    return Envelope(kind, position, topics[1], contract, block_hash, tx_hash, payload, digest)
+    return Envelope(kind, position, ref, contract, block_hash, tx_hash, payload, digest)
 
 
 def decode_logs(raws: Sequence[Any]) -> DecodedLogs:
-    """All logs of an answer. One bad log never hides the others; logs with other topics are counted as ignored."""
+    """All logs of an answer. One bad log never hides the others; logs that are no event of ours are counted as ignored.
+
+    Those include every Transfer that does not belong to an authorization: a busy token has thousands.
+    """
     envelopes: list[Envelope] = []
     bad: list[BadLog] = []
     ignored = 0
+    paid = {raw.get("transactionHash") for raw in raws if isinstance(raw, Mapping) and _topic0(raw) == _USED_TEXT}
     for raw in raws:
         if not isinstance(raw, Mapping):
             bad.append(BadLog(None, "not an object"))
             continue
-        if not _is_ours(raw):
+        if not _is_ours(raw) or (_topic0(raw) == _TRANSFER_TEXT and raw.get("transactionHash") not in paid):
             ignored += 1
             continue
         try:
             envelopes.append(decode_log(raw))
+        except OddLog:
+            ignored += 1
         except BadLog as error:
             bad.append(error)
     envelopes.sort(key=lambda envelope: envelope.position)
-    return DecodedLogs(envelopes, bad, ignored)
+    kept = _with_references(envelopes)
+    return DecodedLogs(kept, bad, ignored + len(envelopes) - len(kept))
 
 
-def decode_payload(kind: int, payload: bytes, position: int | None = None) -> Event:
-    """The typed value of a stored payload. `position` only names the envelope in errors. Raises BadLog."""
+def decode_payload(kind: int, payload: bytes, position: int | None = None, ref: bytes | None = None) -> Event:
+    """The typed value of a stored payload. `position` only names the envelope in errors; `ref` is the envelope's own, which a
+
+    Transfer needs. Raises BadLog.
+    """
     try:
-        ref, arguments = _split(payload)
-        return _DECODERS[EventKind(kind)](ref, arguments)
+        known = EventKind(kind)
+        if known in PAYMENT_KINDS:
+            return _payment(known, payload, ref)
+        topic1, arguments = _split(payload)
+        return _DECODERS[known](topic1, arguments)
     except (MalformedAbi, ValueError) as error:
         raise BadLog(position, str(error)) from None
+
+
+def _with_references(envelopes: Sequence[Envelope]) -> list[Envelope]:
+    """The envelopes in order; each Transfer with the reference of its authorization, or left out when it has none."""
+    before: dict[tuple[bytes, bytes], Envelope] = {}  # the last payment event of a token in a transaction
+    kept: list[Envelope] = []
+    for one in envelopes:
+        if one.kind not in PAYMENT_KINDS:
+            kept.append(one)
+            continue
+        place = (one.tx_hash, one.contract)
+        former, before[place] = before.get(place), one
+        if one.kind is not EventKind.PAYMENT_TRANSFERRED:
+            kept.append(one)
+        elif (
+            former is not None
+            and former.kind is EventKind.AUTHORIZATION_USED
+            and payment_events.sender_of(former.payload) == payment_events.sender_of(one.payload)
+        ):
+            kept.append(replace(one, ref=former.ref))
+    return kept
+
+
+def _payment_ref(kind: EventKind, topics: Sequence[bytes], body_length: int, position: int) -> bytes:
+    """The reference that a payment event carries itself (b"": none). Raises OddLog."""
+    transfer = kind is EventKind.PAYMENT_TRANSFERRED
+    if not payment_events.fits(topics, body_length, transfer=transfer):
+        raise OddLog(position, "not the shape of a payment event")
+    return b"" if transfer else topics[2]
+
+
+def _payment(kind: EventKind, payload: bytes, ref: bytes | None) -> PaymentEvent:
+    if kind is EventKind.PAYMENT_TRANSFERRED:
+        return payment_events.transferred(payload, ref)
+    shape = AuthorizationUsed if kind is EventKind.AUTHORIZATION_USED else AuthorizationCanceled
+    return shape(*payment_events.authorization(payload))
+
+
+def _topic0(raw: Mapping[str, Any]) -> str | None:
+    topics = raw.get("topics")
+    first = topics[0] if isinstance(topics, list) and topics else None
+    return first.lower() if isinstance(first, str) else None
 
 
 def _is_ours(raw: Mapping[str, Any]) -> bool:
@@ -258,6 +338,8 @@ def _proof_verified(ref: bytes, body: bytes) -> Event:
 
 
 _TOPIC_TEXTS: Final = frozenset("0x" + item.hex() for item in TOPICS)
+_USED_TEXT: Final = "0x" + topic(payment_events.USED).hex()
+_TRANSFER_TEXT: Final = "0x" + topic(payment_events.TRANSFER).hex()
 _DECODERS: Final[dict[EventKind, Callable[[bytes, bytes], Event]]] = {
     EventKind.PUBLIC_DECRYPTION_REQUESTED: lambda ref, _: PublicDecryptionRequested(ref),
     EventKind.USER_DECRYPTION_REQUESTED: lambda ref, _: UserDecryptionRequested(ref),

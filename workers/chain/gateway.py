@@ -19,7 +19,7 @@ from workers.chain.calldata import (
 )
 from workers.chain.client import LATEST, ChainClient
 from workers.chain.endpoints import Endpoints
-from workers.chain.events import PAYMENT_TOPICS, TOPICS, DecodedLogs, EventKind, decode_logs
+from workers.chain.events import PAYMENT_TOPICS, TOPICS, DecodedLogs, decode_logs
 from workers.chain.fees import FeeCache, Fees, padded_gas
 from workers.chain.hexdata import hex_data, hex_quantity, quantity
 from workers.chain.keccak import topic
@@ -142,15 +142,6 @@ class GatewayClient(ChainClient):
         if not self.config.tokens:
             return DecodedLogs([], [], 0)
         return decode_logs(self.raw_logs(first, last, tuple(self.config.tokens), [tuple(PAYMENT_TOPICS)]))
-
-    def authorization_events(self, refs: Sequence[bytes], first: int, last: int) -> DecodedLogs:
-        """Uses and cancellations of these authorizations (topic 2), without the money that moved. Raises RpcError, RpcUnavailable."""
-        raws = []
-        kinds = [one for one, kind in PAYMENT_TOPICS.items() if kind is not EventKind.PAYMENT_TRANSFERRED]
-        for start in range(0, len(refs) if self.config.tokens else 0, REFS_A_FILTER):
-            part = refs[start : start + REFS_A_FILTER]
-            raws += self.raw_logs(first, last, tuple(self.config.tokens), [kinds, None, part])
-        return decode_logs(raws)
 
     def _flags(self, to: bytes, function: Function, refs: Sequence[bytes], block: str) -> list[Answer[bool]]:
         calls = [ContractCall(to, function.encode(int.from_bytes(ref, "big"))) for ref in refs]
