@@ -25,7 +25,8 @@ SELECT priority, tenant_id FROM t LIMIT %(most)s::bigint;
 
 -- name: claim
 -- The part that all leases share, not a statement of its own: so many of each tenant's oldest visible jobs, in turn, by rank.
--- MATERIALIZED is load-bearing: an inlined sub-query can be run once per outer row and claim more than the limit (B17).
+-- MATERIALIZED is load-bearing: an inlined sub-query can be run once per outer row and claim more than the limit (B17). So is the
+-- comparison of rows: for `id >= low` alone the planner takes the primary key while its statistics are those of an empty queue.
 w AS MATERIALIZED (
   SELECT * FROM unnest(%(priority)b::smallint[], %(tenant)b::bigint[], %(low)b::bigint[], %(take)b::bigint[], %(rank)b::smallint[])
            WITH ORDINALITY AS t(priority, tenant_id, low, take, rank, turn)),
@@ -34,8 +35,8 @@ c AS MATERIALIZED (
     FROM w CROSS JOIN LATERAL (
       SELECT l.id, row_number() OVER (ORDER BY l.id) AS nth
         FROM (SELECT j.id FROM queue_job j
-               WHERE j.queue = %(queue)s AND j.priority = w.priority AND j.tenant_id = w.tenant_id AND j.id >= w.low
-                 AND j.visible_at <= clock_timestamp()
+               WHERE j.queue = %(queue)s AND j.priority = w.priority AND j.tenant_id = w.tenant_id
+                 AND (j.tenant_id, j.id) >= (w.tenant_id, w.low) AND j.visible_at <= clock_timestamp()
                ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT w.take FOR UPDATE SKIP LOCKED) l) q
    ORDER BY w.rank, q.nth, w.turn LIMIT %(limit)s::bigint),
 l AS (
