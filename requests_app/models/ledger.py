@@ -28,13 +28,12 @@ class LedgerEntry(models.Model):
     entry_id = models.TextField(unique=True)
     ref = models.BinaryField()
     kind = models.TextField(choices=text_choices(EntryKind))
-    holds = models.ForeignKey(
+    holds = models.OneToOneField(
         "self",
         to_field="entry_id",
         db_column="holds",
         on_delete=models.PROTECT,
         null=True,
-        unique=True,
         related_name="+",
     )
     chain = models.TextField()

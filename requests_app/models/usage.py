@@ -42,6 +42,8 @@ class UsageBilled(models.Model):
         db_table = "usage_billed"
         verbose_name = "billed usage"
         verbose_name_plural = "billed usage"
+        # whether an ended payment is a bill, and what it covers
+        indexes = [models.Index(fields=["reference"], name="usage_billed_reference")]
 
 
 class UsageSettled(models.Model):
