@@ -25,6 +25,12 @@ def no_kept_connection() -> Iterator[None]:
     close_kept_connections()
 
 
+@pytest.fixture(autouse=True)
+def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests change jobs behind the queue's back and take the turn again at once: no scan of the queue is put off."""
+    monkeypatch.setattr("requests_app.store.turns.SCAN_SHARE", 1.0)
+
+
 @pytest.fixture
 def conn(transactional_db: None) -> Iterator[psycopg.Connection]:
     """A raw autocommit connection with a worker's time-outs, in the test database."""

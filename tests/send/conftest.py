@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 from requests_app.config import config
-from requests_app.store import turns
 from requests_app.store.session import connect
 from tests.send.node import CHAIN_ID, Node, Server
 from tests.send.scenes import HOST
@@ -50,12 +49,6 @@ def node(settings: Any) -> Iterator[Node]:
     yield server.node
     config.cache_clear()
     server.close()
-
-
-@pytest.fixture(autouse=True)
-def _look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests change rows behind the queue's back and run the turn again at once: no scan of the queue is put off."""
-    monkeypatch.setattr(turns, "SCAN_SHARE", 1.0)
 
 
 @pytest.fixture
