@@ -111,6 +111,10 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "IN_FLIGHT_DEADLINE_SECONDS": "`tx_in_flight` without a receipt this long, then the chain is asked, then `needs_review`",
         "RESPONSE_DEADLINE_SECONDS": "`receipt_received` this long, then the chain is asked once more, then `timed_out`",
         "PAYMENT_LIFETIME_SECONDS": "A payment without `expires_at` may be authorized for this long, then it is canceled",
+        "PAYMENT_STUCK_SECONDS": "A payment that was signed this long ago and is in no block: receipts are asked once more, then `needs_review`",
+        "PAYMENT_LOST_SECONDS": "A payment that a node took this long ago and that is in no block: `settling` again, the same bytes are sent again",
+        "PAYMENT_REQUIRE_FINALIZED": "A payment is settled only once the chain's `finalized` block is past its own; false where a chain has no such block",
+        "PAYMENT_CONFIRMATIONS": "How many blocks must stand on a payment's block before it is settled, beside what `PAYMENT_REQUIRE_FINALIZED` asks",
     },
 }
 
