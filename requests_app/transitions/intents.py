@@ -20,26 +20,22 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import (
     AccountDisabled,
     EvidenceMismatch,
-    ForbiddenActor,
-    IllegalTransition,
-    IntentExpired,
     IntentMissing,
     MissingEvidence,
-    RefMismatch,
     RelayerError,
-    TerminalState,
-    UnknownState,
     VersionConflict,
 )
 from requests_app.identity import payment_ref
 from requests_app.metrics import observe_status
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import INTENT_FINAL, INTENT_TRANSITIONS, Evidence, IntentActor, IntentState, Kind
+from requests_app.states import INTENT_FINAL, IntentActor, IntentState, Kind
+from requests_app.store import bills
 from requests_app.store import intents as store
 from requests_app.store.intents import Intent
 from requests_app.store.queue import NORMAL
 from requests_app.store.session import transaction
 from requests_app.transitions import generic
+from requests_app.transitions.intent_rules import check_edge, check_ref, judge
 
 EXPIRED: Final = "expired"  # the reason of a payment that the system canceled
 
@@ -87,51 +83,6 @@ class Authorized(NamedTuple):
     queued: bool
 
 
-def judge(
-    intent: Intent,
-    target: IntentState | str,
-    actor: IntentActor,
-    *,
-    tx_hash: bytes | None = None,
-    reason: str | None = None,
-) -> bool:
-    """Whether the change is to be made; False when the intent is in `target` already. The order is that of reference 1.2.
-
-    Raises UnknownState, TerminalState, IllegalTransition, ForbiddenActor, MissingEvidence, IntentExpired (authorizing too late) or
-    EvidenceMismatch (settling with another hash than the one on record). TerminalState is a normal race; IllegalTransition and
-    ForbiddenActor are defects of the caller.
-    """
-    try:
-        target = IntentState(target)
-    except ValueError:
-        raise UnknownState(f"there is no state {target!r}") from None
-    if intent.state is target:
-        return False
-    if intent.state in INTENT_FINAL:
-        raise TerminalState(f"{intent.public_id} is {intent.state}")
-    _check_edge(intent.state, target, actor, tx_hash, reason, intent.public_id)
-    if target is IntentState.AUTHORIZED and intent.expired:
-        raise IntentExpired(f"{intent.public_id} had to be authorized by {intent.expires_at}")
-    recorded = intent.tx_hash if intent.state is IntentState.CONFIRMING else None
-    if target is IntentState.SETTLED and recorded is not None and tx_hash != recorded:
-        raise EvidenceMismatch(f"{intent.public_id} is confirming another transaction")
-    return True
-
-
-def _check_edge(
-    source: IntentState, target: IntentState, actor: IntentActor, tx_hash: bytes | None, reason: str | None, name: str
-) -> None:
-    edge = INTENT_TRANSITIONS.get((source, target))
-    if edge is None:
-        raise IllegalTransition(f"{name}: {source} does not become {target}")
-    if actor not in edge.actors:
-        raise ForbiddenActor(f"{name}: {actor} may not bring {source} to {target}")
-    brought = {Evidence.TX_HASH: tx_hash, Evidence.REASON: reason}
-    missing = sorted(kind.value for kind in edge.evidence if not brought[kind])
-    if missing:
-        raise MissingEvidence(f"{name}: {source} becomes {target} with {' and '.join(missing)}")
-
-
 def move(
     conn: Connection[Any],
     target: IntentState,
@@ -146,14 +97,14 @@ def move(
     In the caller's transaction, who holds the fence if there is one. An intent that moved on meanwhile is left out, and so is one
     whose guard fails (authorizing after `expires_at`, settling with another hash than is on record). Writes the history, opens the
     case of those that go to needs_review (with `review` as its reason), closes the case of those that leave it, clears the hash of
-    those that go to settling. Raises IllegalTransition, ForbiddenActor or MissingEvidence before anything is written, and
+    those that go to settling, settles or releases the usage that an ended payment was the bill of. Raises IllegalTransition, ForbiddenActor or MissingEvidence before anything is written, and
     RefMismatch when a ref is not that of its terms: the transaction must be given up then.
     """
     if not changes:
         return []
     _need_transaction(conn)
     for change in changes:
-        _check_edge(change.state, target, actor, change.tx_hash, change.reason, f"intent {change.id}")
+        check_edge(change.state, target, actor, change.tx_hash, change.reason, f"intent {change.id}")
     if (target is IntentState.NEEDS_REVIEW) != (review is not None):
         raise MissingEvidence("a case has a reason, and only a case")
     moves = [
@@ -178,6 +129,9 @@ def move(
     left = [one.intent.id for one in moved if one.was is IntentState.NEEDS_REVIEW]
     if left:
         generic.close_reviews(conn, Kind.PAYMENT, left, target.value)
+    if target in INTENT_FINAL:
+        move_usage = bills.settle_bills if target is IntentState.SETTLED else bills.release_bills
+        move_usage(conn, [one.intent.public_id for one in moved])
     return moved
 
 
@@ -203,13 +157,6 @@ def step(
     if not moved:
         raise VersionConflict(f"{intent.public_id} is not at version {intent.version} any more")
     return moved[0].intent
-
-
-def check_ref(intent: Intent) -> None:
-    """Raises RefMismatch when the stored ref is not the one of the terms."""
-    derived = payment_ref(intent.public_id, intent.chain, intent.token, intent.payer, intent.merchant, intent.amount)
-    if derived != intent.ref:
-        raise RefMismatch(f"{intent.public_id}: the ref of its terms is 0x{derived.hex()}")
 
 
 def new_public_id() -> str:
