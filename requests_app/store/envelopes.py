@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, NoReturn, Protocol
 import psycopg
 from psycopg import Connection
 
+from requests_app import sql
 from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError, SourceHalted, StaleEpoch
 from requests_app.prices import Prices, prices
@@ -181,7 +182,10 @@ def record_range(
 def insert_below_seal(
     conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable], *, request_kinds: Collection[int] = ()
 ) -> int:
-    """Store events that were withheld when their block was sealed: how many were new. Later ones are left out."""
+    """Store events that were withheld when their block was sealed: how many were new. Later ones are left out.
+
+    New ones are counted and charged once, as in `record_range`: not again what was counted before its block gave way.
+    """
     if not envelopes:
         return 0
     ordered = sorted({envelope.position: envelope for envelope in envelopes}.values(), key=lambda one: one.position)
@@ -210,7 +214,12 @@ def _banded(
         for position in band_positions(conn, source_id, positions):
             (make_band or (lambda place: ensure_band(conn, source_id, place)))(position)
 
-    return bands.retry_once(lambda: fetch_one(conn, "envelopes", name, parameters), mend, source_id, positions)
+    countable = sql.statement("envelopes", "countable")
+
+    def insert() -> Row | None:
+        return fetch_one(conn, "envelopes", name, parameters, countable=countable)
+
+    return bands.retry_once(insert, mend, source_id, positions)
 
 
 def halt_source(conn: Connection[Any], source_id: int, reason: str) -> bool:

@@ -20,7 +20,7 @@ CHAIN, OTHER, PUBLISHER = 11, 12, 100
 PRICE = Prices(base=10, by_kind={2: 1000}, congestion_target=1_000_000)
 TABLES = (
     "api_key, client_account, exec_lease, envelope_source, chain_cursor, consumer_cursor, envelope_band, envelope_conflict, "
-    "dead_envelope, usage_unsettled, usage_billed, usage_settled, originator_congestion, publisher_head, "
+    "dead_envelope, envelope_orphan, chain_reorg, chain_block, reorg_evidence, usage_unsettled, usage_billed, usage_settled, originator_congestion, publisher_head, "
     "staged_envelope, published_envelope, envelope_miss, cursor_key, user_decrypt_req, public_decrypt_req, input_proof_req, "
     "request_client, request_payload, req_transition, gateway_ref, user_decrypt_share, nonce_slot, tx_attempt, signer, queue_job"
 )

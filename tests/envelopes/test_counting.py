@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import threading
 from typing import Any
 
@@ -13,6 +15,7 @@ from requests_app.states import Kind
 from requests_app.store import envelopes
 from requests_app.store.envelopes import Fence, record_range
 from requests_app.store.session import connect
+from requests_app.transitions.reorgs import Fork, undo
 from tests.envelopes import scene
 from tests.envelopes.scene import CHAIN, OTHER, PRICE, Connection, item, minute, put
 from tests.listen import world
@@ -129,6 +132,58 @@ def test_envelopes_below_the_seal_count_too(log: Connection) -> None:
     assert envelopes.insert_below_seal(log, CHAIN, late, request_kinds=REQUEST_KINDS) == 0
     assert [row[1:2] + row[3:] for row in scene.usage(log)] == [(CHAIN, 1)]
     assert scene.misses(log) == {CHAIN: 1}
+
+
+@pytest.mark.parametrize("carrier", ["the same transaction", "another attempt", "another nonce"])
+@pytest.mark.parametrize("way", ["record_range", "insert_below_seal"])
+def test_a_reorganisation_charges_nobody_twice(log: Connection, way: str, carrier: str) -> None:
+    """A request whose event comes back in another block, by whichever transaction and whichever way, is charged once; others are."""
+    scene.chain(log, world.SOURCE)
+    ours, other = world.sent(log, Kind.PUBLIC_DECRYPT, 2)
+    world.record(log, 1, 5, [world.requested(ours, (3, 0))])
+    before = scene.usage(log)
+    assert [row[1:2] + row[3:] for row in before] == [(world.SOURCE, 1)]
+    fork = Fork(3, world.block_hash(2), world.block_hash(5, 1))
+    undo(log, world.SOURCE, fork, world.FENCE, sealed=5, request_kinds=REQUEST_KINDS)
+    assert scene.stored(log, world.SOURCE) == []
+    back = ours if carrier == "the same transaction" else carried_again(log, ours, new_nonce=carrier == "another nonce")
+
+    def arrive(*found: world.Envelope, lo: int) -> None:
+        if way == "record_range":
+            world.record(log, lo, lo + 2, found)
+        else:
+            world.record(log, lo, lo + 2, [])
+            assert envelopes.insert_below_seal(log, world.SOURCE, found, request_kinds=REQUEST_KINDS) == len(found)
+
+    arrive(world.requested(back, (4, 0)), lo=3)
+    assert scene.usage(log) == before
+    arrive(world.requested(other, (7, 0)), lo=6)
+    assert [row[1:2] + row[3:] for row in scene.usage(log)] == [(world.SOURCE, 2)]
+    assert scene.congestion(log, world.SOURCE) == 2
+    assert len(scene.stored(log, world.SOURCE)) == 2
+
+
+def carried_again(conn: Connection, ours: world.Ours, *, new_nonce: bool) -> world.Ours:
+    """The request with another attempt of its slot, or with a second slot (its first one dead)."""
+    again = dataclasses.replace(ours, tx_hash=os.urandom(32))
+    slot = "n.nonce"
+    if new_nonce:
+        slot = "n.nonce + 1000000"
+        conn.execute(
+            "UPDATE nonce_slot SET state = 'dead', closed_at = clock_timestamp() WHERE subject_id = %s", (ours.id,)
+        )
+        conn.execute(
+            f"INSERT INTO nonce_slot (signer_id, nonce, kind, subject_id, state, opened_epoch) "
+            f"SELECT n.signer_id, {slot}, n.kind, n.subject_id, 'live', 1 FROM nonce_slot n WHERE n.subject_id = %s AND n.kind = %s",
+            (ours.id, ours.kind.value),
+        )
+    conn.execute(
+        f"INSERT INTO tx_attempt (signer_id, nonce, seq, tx_hash, raw_tx, max_fee_per_gas, max_priority_fee, gas_limit, state, epoch) "
+        f"SELECT t.signer_id, {slot}, t.seq + 1, %s, '\\x02', 2, 2, 21000, 'accepted', 1 FROM tx_attempt t "
+        f"JOIN nonce_slot n ON n.signer_id = t.signer_id AND n.nonce = t.nonce WHERE t.tx_hash = %s",
+        (again.tx_hash, ours.tx_hash),
+    )
+    return again
 
 
 def test_racing_listeners_count_exactly(log: Connection) -> None:
