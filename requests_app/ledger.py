@@ -221,3 +221,23 @@ def totals(moves: Sequence[Movement]) -> list[Movement]:
         before = sums.get((account, chain, token), (0, 0))
         sums[account, chain, token] = (before[0] + pending, before[1] + posted)
     return [Movement(*key, *amounts) for key, amounts in sorted(sums.items()) if any(amounts)]
+
+
+class Broken(NamedTuple):
+    """The first place at which a journal is not what it claims."""
+
+    seq: int
+    entry_id: str
+    why: str
+
+
+def follow(head: Head, found: Chained) -> Head | Broken:
+    """The head after one stored entry, or why the journal breaks there."""
+    entry = found.entry
+    if found.seq != head.seq + 1:
+        return Broken(head.seq + 1, entry.entry_id, f"the next entry has the number {found.seq}")
+    if found.prev != head.hash:
+        return Broken(found.seq, entry.entry_id, "it does not follow the entry before it")
+    if entry_hash(found.prev, found.seq, entry) != found.hash:
+        return Broken(found.seq, entry.entry_id, "its hash is not that of its content")
+    return Head(found.seq, found.hash)
