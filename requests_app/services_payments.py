@@ -12,6 +12,7 @@ from requests_app import authorizations
 from requests_app.addresses import parse_address
 from requests_app.authorizations import Authorization, Transfer
 from requests_app.config import config
+from requests_app.crash_points import crash_point
 from requests_app.errors import (
     IllegalTransition,
     IntentExpired,
@@ -83,6 +84,8 @@ def create(conn: Connection, account_id: int, terms: Terms, expires_at: datetime
         )
         if intent.expired:
             raise ExpiredAlready
+        crash_point("before_create_payment_commit")
+    crash_point("after_create_payment_commit")
     return intent
 
 
@@ -122,12 +125,13 @@ def cancel(conn: Connection, account_id: int, public_id: str) -> Intent:
 
 def transfer_of(intent: Intent) -> Transfer | None:
     """What the intent moves; None when its token or chain is not configured (any more)."""
-    gateway = config().gateway
-    token = gateway.tokens.get(parse_address(intent.token) or b"")
+    chain = config().gateway
+    tokens = chain.tokens
+    token = tokens.get(parse_address(intent.token) or b"")
     payer, merchant = parse_address(intent.payer), parse_address(intent.merchant)
     if token is None or payer is None or merchant is None or intent.chain != gateway_chain():
         return None
-    return Transfer(gateway.chain_id, token, payer, merchant, intent.amount, intent.ref)
+    return Transfer(chain.chain_id, token, payer, merchant, intent.amount, intent.ref)
 
 
 def valid_before(intent: Intent) -> int:

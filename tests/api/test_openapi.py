@@ -41,7 +41,7 @@ def test_every_route_and_method_is_described(spec: dict[str, Any]) -> None:
     described = {(path, method) for path, operations in spec["paths"].items() for method in operations}
     routed = set()
     for pattern in api_patterns:
-        path = "/" + str(pattern.pattern).replace("<str:job_id>", "{job_id}")
+        path = "/" + re.sub(r"<str:(\w+)>", r"{\1}", str(pattern.pattern))
         methods = pattern.callback.cls.http_method_names
         routed |= {(path, method) for method in methods if method != "head"}
     assert described == routed

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SCOPE = ("workers/*.py", "workers/cluster/*.py", "workers/duties/*.py", "requests_app/store/*.py", "requests_app/transitions/*.py",
-         "requests_app/services.py", "requests_app/api/*.py", "requests_app/api/v*/*.py")  # fmt: skip
+         "requests_app/services*.py", "requests_app/api/*.py", "requests_app/api/v*/*.py")  # fmt: skip
 # What the attributes and variables that hold objects are called, and where their classes live.
 OBJECTS = {
     "_blocks": "workers.blocks", "blocks": "workers.blocks", "_applier": "workers.apply", "applier": "workers.apply",
@@ -105,10 +105,29 @@ def crash_point_names() -> list[tuple[str, str]]:
     found = []
     for top in ("workers", "requests_app"):
         for path in sorted((ROOT / top).rglob("*.py")):
-            calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+            tree = ast.parse(path.read_text())
+            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
             place = path.relative_to(ROOT)
-            found += [(_point(call), f"{place}:{call.lineno}") for call in calls if _name(call.func) == "crash_point"]
+            for call in (call for call in calls if _name(call.func) == "crash_point"):
+                found += [(name, f"{place}:{call.lineno}") for name in _written_out(_point(call), call, tree)]
     return found
+
+
+def _written_out(name: str, call: ast.Call, tree: ast.Module) -> list[str]:
+    """The names of a point; what is put in at run time is a variable whose values stand in a dictionary of the module."""
+    if "*" not in name:
+        return [name]
+    (text,) = call.args
+    assert isinstance(text, ast.JoinedStr)
+    (variable,) = [_name(part.value) for part in text.values if isinstance(part, ast.FormattedValue)]
+    values = [
+        str(value.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and _name(node.targets[0]) == variable and isinstance(node.value, ast.Subscript)
+        for value in getattr(node.value.value, "values", ())
+    ]
+    assert values, f"{name}: the values of {variable} are not written out"
+    return [name.replace("*", value) for value in values]
 
 
 def _point(call: ast.Call) -> str:

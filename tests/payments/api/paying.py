@@ -14,14 +14,12 @@ CHAIN = f"evm:{CHAIN_ID}"
 TOKEN = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 TOKENS = [{"address": TOKEN, "name": "Devnet Dollar", "version": "2", "symbol": "DUSD", "decimals": 6}]
 PAYER_KEY = bytes.fromhex("59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
-OTHER_PAYER_KEY = bytes.fromhex("5de4111afa1a4b94908f83103eb1f1706367c2e68ca870fc3fb9a804cdab365a")
+OTHER_PAYER_KEY = bytes.fromhex("7c852118294e51e653712a81e05800f419141751be58f605c371e15141b007a6")
 PAYER = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 MERCHANT = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 HALF_ORDER = 0x7FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF5D576E7357A4501DDFE92F46681B20A0
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-TRANSFER = (
-    "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
-)
+TRANSFER = "TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
 _DOMAIN = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 
 
