@@ -1,7 +1,7 @@
 """Final rows leave after their retention, with payload, shares, views and history. Rows that are not final never do.
 
 RETENTION_ENABLED=false keeps them for ever. Foreign references (other relayers share the gateway; their shares are counted like early ones of ours) leave after
-an hour, and signs of life of what has long been gone after a day, always.
+an hour, signs of life of what has long been gone after a day, and idempotency keys an hour after their end, always.
 Should one of them turn out to be ours after all, the applier reads its answers from the log again.
 """
 
@@ -17,6 +17,7 @@ from django.conf import settings
 
 from requests_app.crash_points import crash_point
 from requests_app.states import REQUEST_KINDS, Kind
+from requests_app.store import idempotency
 from requests_app.store.beats import forget_silent
 from requests_app.store.session import connect
 from requests_app.store.sweep import purge_foreign, purge_requests
@@ -43,6 +44,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     with connect("maintenance", name="retention") as conn:
         removed += _batches(context, partial(purge_foreign, conn, FOREIGN_SECONDS, BATCH))
         removed += _batches(context, partial(forget_silent, conn, DAY))
+        removed += _batches(context, partial(idempotency.purge, conn, BATCH))
         if settings.RETENTION_ENABLED:
             for kind in REQUEST_KINDS:
                 removed += _batches(context, partial(purge_requests, conn, kind, days(kind) * DAY, BATCH))

@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ from tests.api.conftest import KEY, OTHER_KEY, Api, issue_key
 from tests.api.rows import fill_queue
 from tests.core.rows import insert_account
 from tests.payments.api.paying import PATH, create, terms
+from workers.duties import retention
 
 FIRST, SECOND = b"1" * 32, b"2" * 32
 
@@ -211,6 +213,16 @@ class TestStatements:
         assert store.purge(conn, 10) == 0
         age(conn, "expires_at", 200)
         assert (store.purge(conn, 2), store.purge(conn, 2), store.purge(conn, 2)) == (2, 1, 0)
+
+    def test_the_retention_duty_purges(self, committed: psycopg.Connection[Any]) -> None:
+        account = insert_account(committed, "carol")
+        store.claim(committed, account, "old", FIRST)
+        age(committed, "expires_at", store.KEPT_SECONDS + 3700)
+        store.claim(committed, account, "new", FIRST)
+        context: Any = SimpleNamespace(stopping=lambda: False)
+        lease: Any = None
+        assert retention.run(context, lease) == 1
+        assert committed.execute("SELECT key FROM idempotency_record").fetchall() == [("new",)]
 
     def test_of_two_hundred_claims_at_once_one_succeeds(self, committed: psycopg.Connection[Any]) -> None:
         account = insert_account(committed, "carol")
