@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from workers.duties import bands, bands_retire, deadlines, figures, jobs, keys, reorgs, retention, thresholds
+from workers.duties import bands, bands_retire, confirm, deadlines, figures, jobs, keys, reorgs, retention, thresholds
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -60,6 +60,7 @@ def duties() -> list[DutyTurn]:
     return [
         DutyTurn("thresholds", thresholds.INTERVAL, thresholds.run),
         DutyTurn("deadlines", deadlines.INTERVAL, deadlines.run),
+        DutyTurn("confirm", confirm.INTERVAL, confirm.run),
         DutyTurn("jobs", jobs.INTERVAL, jobs.run),
         DutyTurn("keys", keys.INTERVAL, keys.run),
         DutyTurn("reorgs", reorgs.INTERVAL, reorgs.run),

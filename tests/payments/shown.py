@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
 from psycopg import Connection
 
+from requests_app.config import config
 from requests_app.ledger import hold_of
 from requests_app.states import IntentActor, IntentState
 from requests_app.store import envelopes, intents, ledger
 from requests_app.store.intents import Intent
 from requests_app.transitions.intents import Change, move
 from tests.listen import world
-from tests.listen.stub_chain import CHAIN_ID
+from tests.listen.stub_chain import CHAIN_ID, StubChain, running
 from tests.listen.world import FENCE, SOURCE, block_hash
 from tests.payments.terms import MERCHANT, PAYER, TERMS, USDC, add_account, add_authorized
 from workers.apply import Applier
 from workers.chain import payment_events
+from workers.chain.clients import Clients
 from workers.chain.events import REQUEST_KINDS, Envelope, decode_logs
 from workers.chain.keccak import topic
 from workers.facts import Contracts, Reader
@@ -38,7 +43,8 @@ def clean(conn: Connection[Any]) -> None:
     """An empty log of the chain that the payments settle on, its lease held by this test."""
     conn.execute("TRUNCATE envelope_meta, envelope_blob")
     conn.execute(
-        "INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES ('listener:1','test',1,'infinity')"
+        "INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES ('listener:1','test',1,'infinity'), "
+        "('singleton:duty','test',7,'infinity')"
     )
     envelopes.add_source(conn, SOURCE, name="gateway", chain_id=CHAIN_ID, start_block=1, band_blocks=1000)
 
@@ -183,3 +189,60 @@ def observed(conn: psycopg.Connection[Any]) -> list[tuple[int, bytes | None]]:
         (row[0] >> 20, row[1])
         for row in conn.execute("SELECT position, payee FROM payment_observation ORDER BY position")
     ]
+
+
+class Clock:
+    """The database's clock, told by the test: its connection finds this clock_timestamp() before the real one."""
+
+    def __init__(self, conn: Connection[Any], start: datetime) -> None:
+        self._conn = conn
+        conn.execute("CREATE SCHEMA IF NOT EXISTS injected")
+        conn.execute(
+            "CREATE OR REPLACE FUNCTION injected.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS "
+            "$$ SELECT current_setting('test.now')::timestamptz $$"
+        )
+        conn.execute("SET search_path = injected, public, pg_catalog")
+        self.now = start
+        self.forward(0)
+
+    def forward(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += timedelta(seconds=seconds)
+        self._conn.execute("SELECT set_config('test.now', %s, false)", (self.now.isoformat(),))
+
+
+class Context:
+    """What a duty sees of a process."""
+
+    def __init__(self, conn: Connection[Any], clients: Clients) -> None:
+        self.conn, self.clients, self.instance = conn, clients, "test"
+
+    def stopping(self) -> bool:
+        return False
+
+
+class Lease:
+    """A duty's lease as `clean` stored it."""
+
+    resource, instance, epoch, lost = "singleton:duty", "test", 7, False
+
+
+DUTY = envelopes.Fence(Lease.resource, Lease.instance, Lease.epoch)
+
+
+@contextmanager
+def chain_behind(conn: Connection[Any], chain: StubChain, settings: Any) -> Iterator[Context]:
+    """The context of a duty whose node is this chain, with the token configured."""
+    settings.DECRYPTION_ADDRESS, settings.INPUT_VERIFICATION_ADDRESS = (
+        f"0x{world.DECRYPTION.hex()}",
+        f"0x{world.INPUTS.hex()}",
+    )
+    settings.GATEWAY_SIGNER_KEYS, settings.HOST_CHAINS, settings.FEE_TOKEN_ADDRESS = [], [], ""
+    settings.GATEWAY_CHAIN_ID, settings.USER_DECRYPT_SHARES_THRESHOLD = CHAIN_ID, 9
+    settings.PAYMENT_TOKENS = [{"address": USDC, "name": "Devnet USD", "version": "1", "symbol": "USDC", "decimals": 6}]
+    with running(chain) as (clients, node):
+        settings.GATEWAY_RPC_URLS = [node.url]
+        config.cache_clear()
+        clients.gateway.config = replace(clients.gateway.config, tokens=config().gateway.tokens)
+        yield Context(conn, clients)
+    config.cache_clear()

@@ -80,6 +80,15 @@ def answers(context: ShiftContext, kind: Kind, rows: Sequence[Overdue]) -> Answe
     return found
 
 
+def repair(context: ShiftContext, receipts: Sequence[Receipt], ref: bytes) -> bool:
+    """Apply what these receipts show of our contracts, storing what the log lacks; whether they show anything of `ref`."""
+    contracts = context.clients.gateway.contracts
+    logs = [one for receipt in receipts for one in receipt.logs]
+    found = [one for one in decode_logs(logs).envelopes if one.contract in contracts]
+    _apply(context, found)
+    return any(one.ref == ref for one in found)
+
+
 def _receipt(attempt: Attempt, answer: Answer[Receipt | None], found: ReceiptEvidence) -> Receipt | None:
     """Sort one answer in; the receipt when it carries the request's events."""
     if not isinstance(answer, Ok):

@@ -1,0 +1,33 @@
+"""Which payments the confirm duty looks at. Ids, in the order in which they have waited."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from psycopg import Connection
+
+from requests_app.store.session import fetch_all, fetch_only
+
+
+def any_active(conn: Connection[Any]) -> bool:
+    """Whether any payment waits for the chain or for a person."""
+    return bool(fetch_only(conn, "confirming", "any_active").found)
+
+
+def shown(conn: Connection[Any], source_id: int, upto: int, limit: int, without: Collection[int] = ()) -> list[int]:
+    """Confirming payments whose transaction the log shows at a position up to `upto`; those in `without` are left out."""
+    parameters = {"source": source_id, "upto": upto, "limit": limit, "without": list(without)}
+    return [row.id for row in fetch_all(conn, "confirming", "shown", parameters)]
+
+
+def hidden(conn: Connection[Any], source_id: int, age_seconds: float, limit: int) -> list[int]:
+    """Confirming payments that the log does not show `age_seconds` after they became so."""
+    parameters = {"source": source_id, "age": age_seconds, "limit": limit}
+    return [row.id for row in fetch_all(conn, "confirming", "hidden", parameters)]
+
+
+def misused(conn: Connection[Any], source_id: int, upto: int, limit: int) -> list[int]:
+    """Payments before confirming whose payer's authorization is used at a position up to `upto`."""
+    parameters = {"source": source_id, "upto": upto, "limit": limit}
+    return [row.id for row in fetch_all(conn, "confirming", "misused", parameters)]

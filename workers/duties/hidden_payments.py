@@ -1,0 +1,82 @@
+"""Confirming payments that the log does not show: their receipts are asked for (reference queue_settle 4.7)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from requests_app import finality
+from requests_app.crash_points import crash_point
+from requests_app.finality import Chain, Policy, Verdict
+from requests_app.models.reviews import ReasonCode
+from requests_app.store import confirming as store
+from requests_app.store import intents as intent_store
+from requests_app.store.envelopes import Fence
+from requests_app.store.intents import Intent
+from requests_app.transitions import confirming
+from requests_app.transitions.confirming import Doubt
+from workers.chain.hexdata import hex_data
+from workers.chain.rpc_errors import Ok
+from workers.chain.views import Receipt
+from workers.duties import chain_evidence
+from workers.listener import GATEWAY
+
+if TYPE_CHECKING:
+    from workers.shift import ShiftContext
+
+log = logging.getLogger("relayer.confirm")
+
+LOOK_AFTER_SECONDS: Final = 15.0  # the listener shows what is mined within a moment
+LIMIT: Final = 200
+REVERTED: Final = "its transaction reverted, final"
+NOTHING: Final = "its transaction is final, but shows nothing of this payment"
+
+
+def look(context: ShiftContext, fence: Fence, chain: Chain, policy: Policy) -> int:
+    """Judge what the log has not shown for a while: how many payments moved. Without an answer of the node nothing is judged."""
+    after = min(LOOK_AFTER_SECONDS, policy.lost_after)
+    found = intent_store.read_intents(context.conn, store.hidden(context.conn, GATEWAY, after, LIMIT))
+    if not found:
+        return 0
+    crash_point("before_hidden_receipts_rpc")
+    answers = context.clients.gateway.receipts([one.tx_hash or b"" for one in found])
+    crash_point("after_hidden_receipts_rpc")
+    lost: list[tuple[Intent, str]] = []
+    doubts: list[Doubt] = []
+    for intent, answer in zip(found, answers, strict=True):
+        receipt = answer.value if isinstance(answer, Ok) else None
+        if not isinstance(answer, Ok) or (receipt is not None and receipt.tx_hash != intent.tx_hash):
+            continue
+        verdict = finality.judge(
+            included=receipt is not None,
+            block=receipt.block_number if receipt else None,
+            success=bool(receipt and receipt.status == 1),
+            chain=chain,
+            waited_seconds=intent.age_seconds,
+            policy=policy,
+        )
+        if verdict is Verdict.LOST:
+            lost.append((intent, f"not in any block for {finality.in_words(intent.age_seconds)}"))
+        elif verdict is Verdict.FAILED:
+            doubts.append(Doubt(intent, ReasonCode.REVERTED_FINAL, REVERTED, _evidence(receipt)))
+        elif (
+            verdict is Verdict.FINAL
+            and receipt is not None
+            and not chain_evidence.repair(context, [receipt], intent.ref)
+        ):
+            doubts.append(Doubt(intent, ReasonCode.OUTCOME_UNKNOWN, NOTHING, _evidence(receipt)))
+    moved = confirming.lose(context.conn, fence, lost)
+    if moved:
+        log.warning("payments in no block", extra={"action": "payments_lost", "count": len(moved)})
+    return len(moved) + len(confirming.doubt(context.conn, fence, doubts))
+
+
+def _evidence(receipt: Receipt | None) -> dict[str, Any]:
+    if receipt is None:
+        return {}
+    return {
+        "tx_hash": hex_data(receipt.tx_hash),
+        "block": receipt.block_number,
+        "block_hash": hex_data(receipt.block_hash),
+        "status": receipt.status,
+    }
