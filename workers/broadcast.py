@@ -7,7 +7,7 @@ Re-broadcasting identical bytes can never pay twice. What a class means for atte
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,10 +16,11 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
 from requests_app.store import attempts as store
 from requests_app.store.attempts import Outgoing, SendOutcome
-from requests_app.store.queue import Receipt
+from requests_app.store.intents import Intent
 from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
-from requests_app.transitions import sending
+from requests_app.transitions import recording, sending
+from requests_app.transitions.recording import NO_JOBS, Jobs
 from workers import signers
 from workers.chain.errors import SendClass, classify_send
 from workers.chain.hexdata import hex_data
@@ -34,6 +35,7 @@ log = logging.getLogger("relayer.send")
 
 RESEND_LIMIT: Final = 200
 MAINTENANCE_SECONDS: Final = 1.0
+NO_INTENTS: Final[Mapping[int, Intent]] = {}
 
 
 class Effect(NamedTuple):
@@ -99,25 +101,34 @@ class Sent:
 
 
 def broadcast(
-    context: ShiftContext, lane: Lane, items: Sequence[Outgoing], receipts: Sequence[Receipt] = ()
+    context: ShiftContext,
+    lane: Lane,
+    items: Sequence[Outgoing],
+    jobs: Jobs = NO_JOBS,
+    known: Mapping[int, Intent] = NO_INTENTS,
 ) -> list[Sent]:
-    """Send stored bytes, record every outcome together with the acknowledgements (TX2), and react.
+    """Send stored bytes, record every outcome together with what becomes of jobs and payments (TX2), and react.
 
-    `items` in nonce order. The lease may have been lost meanwhile: the bytes are the recorded ones, so a late send is
-    harmless, and the outcome is a fact.
+    `items` in nonce order; `known` as for `recording.record_sends`. The lease may have been lost meanwhile: the bytes are the
+    recorded ones, so a late send is harmless, and the outcome is a fact.
     """
+    sent = transmit(context, items)
+    told = [(one.item, one.outcome) for one in sent]
+    crash_point("before_record_sends_commit")
+    retry_serialization(lambda: recording.record_sends(context.conn, lane.id, told, jobs, known))
+    crash_point("after_record_sends_commit")
+    react(context, lane, sent)
+    return sent
+
+
+def transmit(context: ShiftContext, items: Sequence[Outgoing]) -> list[Sent]:
+    """Send stored bytes, in nonce order: what the node said to each. Nothing is recorded."""
     calls: list[Call] = [("eth_sendRawTransaction", [hex_data(item.raw)]) for item in items]
     endpoint = context.clients.endpoints.send()
     crash_point("before_broadcast_rpc")
     answers = _singly(endpoint, calls, endpoint.batch(calls))
     crash_point("after_broadcast_rpc")
-    sent = [_classified(item, answer) for item, answer in zip(items, answers, strict=True)]
-    crash_point("before_record_sends_commit")
-    retry_serialization(lambda: store.record_sends(context.conn, lane.id, [one.outcome for one in sent], receipts))
-    crash_point("after_record_sends_commit")
-    _log(lane, sent)
-    _react(context, lane, sent)
-    return sent
+    return [_classified(item, answer) for item, answer in zip(items, answers, strict=True)]
 
 
 def resend(context: ShiftContext, lane: Lane) -> int:
@@ -174,7 +185,9 @@ def _classified(item: Outgoing, answer: Answer[Any]) -> Sent:
     return Sent(item, send_class, text, mismatch)
 
 
-def _react(context: ShiftContext, lane: Lane, sent: Sequence[Sent]) -> None:
+def react(context: ShiftContext, lane: Lane, sent: Sequence[Sent]) -> None:
+    """What recorded answers mean for the signer, and for subjects whose bytes the node refuses for good."""
+    _log(lane, sent)
     classes = {one.send_class for one in sent}
     if SendClass.NONCE_TOO_HIGH in classes:
         lane.resend_all = True  # something below is not in the node's pool: everything from the chain's count on

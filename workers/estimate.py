@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from requests_app.crash_points import crash_point
 from requests_app.store.queue import LeasedRequest
-from requests_app.transitions.sending import Held, Refusal, Wanted
+from requests_app.transitions.sending import Held, Price, Refusal, Wanted
 from workers.chain.calldata import ContractCall, Unencodable, encode_request
 from workers.chain.errors import Revert, SendClass, classify_send, revert_of
-from workers.chain.rpc_errors import Answer, Missing, Ok
+from workers.chain.fees import FeeCeilingExceeded
+from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
 from workers.signers import Lane
 
 if TYPE_CHECKING:
@@ -69,6 +70,18 @@ def estimate(context: ShiftContext, lane: Lane, deliveries: Sequence[LeasedReque
 def delay_after(attempt: int) -> float:
     """Seconds until the next try after `attempt` fruitless ones: doubling, with jitter."""
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(attempt - 1, 10)) * random.uniform(0.75, 1.25)
+
+
+def current_price(context: ShiftContext) -> Price | None:
+    """Fees a few seconds old at most; None while the chain does not say, or asks more than the ceiling."""
+    crash_point("before_quote_rpc")
+    try:
+        fees = context.clients.gateway.fees()
+    except (RpcError, RpcUnavailable, FeeCeilingExceeded) as error:
+        log.warning("no usable fees: %s", error, extra={"action": "no_fees"})
+        return None
+    crash_point("after_quote_rpc")
+    return Price(fees.max_fee_per_gas, fees.max_priority_fee)
 
 
 def _sort_in(result: Estimated, held: Held, attempt: int, call: ContractCall, answer: Answer[int]) -> None:

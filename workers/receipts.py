@@ -13,13 +13,15 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from requests_app.crash_points import crash_point
+from requests_app.states import Kind
 from requests_app.store import attempts as store
 from requests_app.store.attempts import Found, OpenAttempt
 from requests_app.store.queue import Subject
 from requests_app.store.session import retry_serialization
-from requests_app.transitions import sending
+from requests_app.transitions import recording, sending
+from requests_app.transitions.recording import Mined
 from requests_app.transitions.sending import Reverted
-from workers import signers, verdicts
+from workers import payment_reverts, signers, verdicts
 from workers.chain.calldata import ContractCall, Unencodable, encode_request
 from workers.chain.errors import revert_of
 from workers.chain.hexdata import hex_data
@@ -54,14 +56,16 @@ def look_up(context: ShiftContext, lane: Lane) -> int:
         return 0
     found = _ask(context, lane, due)
     settled = [
-        Found(item.nonce, item.seq, 1, receipt.block_number, receipt.block_hash, settled=True)
+        _mined(item, Found(item.nonce, item.seq, 1, receipt.block_number, receipt.block_hash, settled=True))
         for item, receipt in found
         if receipt is not None and receipt.status == 1
     ]
     reverted = [(item, receipt) for item, receipt in found if receipt is not None and receipt.status == 0]
     gone = [item for item, receipt in found if receipt is None]
     vanished = [
-        Found(item.nonce, item.seq, None, None, None, settled=False) for item in gone if item.receipt_status is not None
+        _mined(item, Found(item.nonce, item.seq, None, None, None, settled=False))
+        for item in gone
+        if item.receipt_status is not None
     ]
     _record(context, lane, [*settled, *vanished])
     suspects = _suspects(lane, found)
@@ -107,11 +111,15 @@ def _ask(context: ShiftContext, lane: Lane, due: Sequence[OpenAttempt]) -> list[
     return found
 
 
-def _record(context: ShiftContext, lane: Lane, found: Sequence[Found]) -> None:
-    if not found:
+def _mined(item: OpenAttempt, found: Found) -> Mined:
+    return Mined(found, item.subject, item.tx_hash, item.purpose)
+
+
+def _record(context: ShiftContext, lane: Lane, mined: Sequence[Mined]) -> None:
+    if not mined:
         return
     crash_point("before_record_lookups_commit")
-    retry_serialization(lambda: store.record_lookups(context.conn, lane.id, found))
+    retry_serialization(lambda: recording.record_lookups(context.conn, lane.id, mined))
     crash_point("after_record_lookups_commit")
 
 
@@ -134,11 +142,13 @@ def _judge_reverts(
         context,
         lane,
         [
-            Found(item.nonce, item.seq, 0, receipt.block_number, receipt.block_hash, settled=False)
+            _mined(item, Found(item.nonce, item.seq, 0, receipt.block_number, receipt.block_hash, settled=False))
             for item, receipt in early
         ],
     )
     final = [pair for pair in reverted if depth.holds(pair[1].block_number)]
+    payment_reverts.judge(context, lane, [pair for pair in final if pair[0].subject.kind is Kind.PAYMENT])
+    final = [pair for pair in final if pair[0].subject.kind is not Kind.PAYMENT]
     if not final:
         return
     replays = _replays(context, lane, final)

@@ -21,16 +21,19 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import SignerStatus
 from requests_app.states import Kind, Status, Verb
 from requests_app.store import queue
+from requests_app.store.intents import SETTLE
 from requests_app.store.queue import READY, SEND, LeasedRequest, Receipt
 from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
 from requests_app.store.turns import Turns
 from requests_app.transitions import sending
+from requests_app.transitions.recording import Jobs
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
 from workers import broadcast, commands, receipts, replace, signers, verdicts
-from workers.chain.fees import FeeCeilingExceeded
-from workers.chain.rpc_errors import RpcError, RpcUnavailable
-from workers.estimate import Estimated, delay_after, estimate
+from workers.estimate import Estimated, current_price, delay_after, estimate
+from workers.payments import LaneSender
+from workers.settle_routes import make_settler
+from workers.settling import BATCH as PAYMENT_BATCH
 from workers.signers import Lane, SignerPool
 
 if TYPE_CHECKING:
@@ -55,6 +58,8 @@ class SettleTurn:
         self._pool: SignerPool | None = None
         self._orphans_at = 0.0
         self._turns = Turns(SEND)
+        self._payment_turns = Turns(SETTLE)
+        self._payments_first = False
 
     def run(self, context: ShiftContext) -> int:
         """One round over the held signers; how many requests and broadcasts were handled."""
@@ -89,7 +94,10 @@ class SettleTurn:
         # Nothing new before everything old was offered to the node again: a gap below would hold the new ones up.
         if lane.resend_all or not lane.active or monotonic() < lane.send_at:
             return handled
-        return handled + self._send(context, lane)
+        # One window of nonces for both kinds of work: each goes first every other time.
+        self._payments_first = not self._payments_first
+        ways = [self._settle_payments, self._send] if self._payments_first else [self._send, self._settle_payments]
+        return handled + sum(way(context, lane) for way in ways if lane.active and monotonic() >= lane.send_at)
 
     def _maintain(self, context: ShiftContext, lane: Lane) -> int:
         now = monotonic()
@@ -127,6 +135,18 @@ class SettleTurn:
             self._settle(context, lane, estimated.wanted, price)
         return len(deliveries)
 
+    def _settle_payments(self, context: ShiftContext, lane: Lane) -> int:
+        room = min(PAYMENT_BATCH, self._room(context, lane))
+        if room <= 0 or lane.held.lost:
+            return 0
+        sender = LaneSender(context, lane)
+        seconds = float(settings.JOB_LEASE_SECONDS)
+        settler = make_settler(context.conn, sender, context.instance, lease_seconds=seconds, turns=self._payment_turns)
+        handled = settler.run(room)
+        if handled:
+            _rest(lane, silent=sender.silent)
+        return len(handled)
+
     def _settle(self, context: ShiftContext, lane: Lane, wanted: Sequence[Wanted], price: Price) -> None:
         prepared = [] if lane.held.lost else prepare(context, lane, wanted, price)
         stored = {item.held.receipt for item in prepared}
@@ -139,9 +159,8 @@ class SettleTurn:
         if not prepared:
             return
         lane.took(prepared[-1].nonce)
-        sent = broadcast.broadcast(
-            context, lane, broadcast.outgoing(prepared), [item.held.receipt for item in prepared]
-        )
+        jobs = Jobs([item.held.receipt for item in prepared])
+        sent = broadcast.broadcast(context, lane, broadcast.outgoing(prepared), jobs)
         log.info(
             "sent",
             extra={
@@ -160,18 +179,6 @@ class SettleTurn:
             signers.refresh(context, lane)
             room = lane.window()
         return room
-
-
-def current_price(context: ShiftContext) -> Price | None:
-    """Fees a few seconds old at most; None while the chain does not say, or asks more than the ceiling."""
-    crash_point("before_quote_rpc")
-    try:
-        fees = context.clients.gateway.fees()
-    except (RpcError, RpcUnavailable, FeeCeilingExceeded) as error:
-        log.warning("no usable fees: %s", error, extra={"action": "no_fees"})
-        return None
-    crash_point("after_quote_rpc")
-    return Price(fees.max_fee_per_gas, fees.max_priority_fee)
 
 
 def _rest(lane: Lane, *, silent: bool) -> None:

@@ -121,7 +121,7 @@ class Lane:
     def took(self, last_nonce: int) -> None:
         """Remember that nonces up to `last_nonce` are stored."""
         if self.state is not None:
-            self.state = self.state._replace(next_nonce=last_nonce + 1)
+            self.state = self.state._replace(next_nonce=max(self.state.next_nonce or 0, last_nonce + 1))
         self.has_open = True
 
 

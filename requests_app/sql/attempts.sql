@@ -54,7 +54,7 @@ SELECT nonce, seq, tx_hash, raw_tx, state, siblings, kind, subject_id, purpose
 
 -- name: open_attempts
 -- Attempts of which the listener has read nothing yet, oldest nonce first (index tx_attempt_open).
-SELECT t.nonce, t.seq, t.tx_hash, t.state, t.gas_limit, t.receipt_status, s.kind, s.subject_id,
+SELECT t.nonce, t.seq, t.tx_hash, t.state, t.gas_limit, t.receipt_status, s.kind, s.subject_id, t.kind AS purpose,
        extract(epoch FROM clock_timestamp() - coalesce(t.first_sent_at, t.prepared_at))::float8 AS age_seconds
   FROM tx_attempt t JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
  WHERE t.signer_id = %(signer)s AND t.state IN ('prepared', 'unknown', 'accepted')

@@ -56,6 +56,7 @@ class OpenAttempt(NamedTuple):
     receipt_status: int | None
     subject: Subject
     age_seconds: float
+    purpose: AttemptKind = AttemptKind.PAY
 
 
 class Replaceable(NamedTuple):
@@ -166,6 +167,7 @@ def open_attempts(conn: Connection[Any], signer_id: int, limit: int) -> list[Ope
             row.receipt_status,
             Subject(Kind(row.kind), row.subject_id),
             row.age_seconds,
+            AttemptKind(row.purpose),
         )
         for row in rows
     ]

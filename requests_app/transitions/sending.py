@@ -22,7 +22,7 @@ from requests_app.store import nonces as nonces_store
 from requests_app.store import signing
 from requests_app.store.queue import SEND, Receipt, Subject
 from requests_app.store.session import fetch_all, fetch_one, transaction
-from requests_app.transitions import generic
+from requests_app.transitions import generic, payment_ends
 
 MAX_DETAIL = 2000
 
@@ -187,6 +187,9 @@ def park(
                 continue
             parked = generic.park(conn, kind, mine, reason, Actor.WORKER, detail=detail, epoch=fence.epoch)
             changed += [Subject(kind, row.id) for row in parked]
+        payments = {subject.id: found for subject, found in evidence.items() if subject.kind is Kind.PAYMENT}
+        moved = payment_ends.park(conn, payments, reason, detail, fence.epoch) if payments else []
+        changed += [Subject(Kind.PAYMENT, one.intent.id) for one in moved]
         crash_point("before_park_commit")
     crash_point("after_park_commit")
     return changed
@@ -203,7 +206,7 @@ def close_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], ep
     """Mined slots that hold for ever: final, or dead when their nonce was spent on nothing. A fact: not fenced.
 
     Rows whose reviewer asked for that (the no-op carries the command) end as failure in the same transaction; those whose
-    nonce the system filled go on waiting for a person.
+    nonce the system filled go on waiting for a person, or, payments that are still settling, for the settle worker.
     """
     with transaction(conn):
         closed = nonces_store.finalize_slots(conn, signer_id, nonces)
@@ -217,6 +220,9 @@ def close_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], ep
             ended = [row.id for row in generic.apply(conn, Verb.REJECT, kind, changes, Actor.OPERATOR, epoch=epoch)]
             if ended:
                 generic.close_reviews(conn, kind, ended, Verb.REJECT.value)
+        payments = [one for one in closed if one.state is SlotState.DEAD and one.subject.kind is Kind.PAYMENT]
+        if payments:
+            payment_ends.close(conn, {one.subject.id: one.command_id for one in payments}, epoch)
         crash_point("before_close_slots_commit")
     crash_point("after_close_slots_commit")
     return closed

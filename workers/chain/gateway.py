@@ -104,15 +104,16 @@ class GatewayClient(ChainClient):
         """What each (token, owner) has, in token units."""
         return self.views([ContractCall(token, BALANCE_OF.encode(owner)) for token, owner in owners], decode_uint)
 
-    def find_spent(self, key: AuthorizationKey, first: int) -> Spent | None:
-        """The transaction that used or canceled an authorization in blocks `first` to the head; None when the logs show none.
+    def find_spent(self, key: AuthorizationKey, since: int) -> Spent | None:
+        """The transaction that used or canceled an authorization; None when the logs show none.
 
-        From the newest block backwards, in ranges that the node takes. Raises RpcError, RpcUnavailable.
+        From the newest block backwards to the first one before `since` (Unix seconds), in ranges that the node takes. Raises
+        RpcError, RpcUnavailable.
         """
         topics = ([topic(USED), topic(CANCELED)], [bytes(12) + key.authorizer], [key.ref])
         last, width = self.head_number(), SEARCH_BLOCKS
-        while last >= first:
-            start = max(first, last - width + 1)
+        while last >= 0:
+            start = max(0, last - width + 1)
             try:
                 raws = self.raw_logs(start, last, [key.token], topics)
             except RpcError:
@@ -122,6 +123,8 @@ class GatewayClient(ChainClient):
                 continue
             if found := spent_by(decode_logs(raws).envelopes):
                 return found
+            if start == 0 or self._block(hex_quantity(start)).timestamp < since:
+                break
             last = start - 1
         return None
 

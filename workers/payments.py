@@ -1,0 +1,212 @@
+"""The lane of a held signer as the settle worker's sender: simulation, fees, signatures, broadcast, look-up (reference queue_settle 4.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from requests_app.config import config
+from requests_app.crash_points import crash_point
+from requests_app.models.signing import SignerStatus
+from requests_app.states import IntentState, Kind
+from requests_app.store.attempts import Found, Outgoing
+from requests_app.store.intents import Intent
+from requests_app.store.queue import Subject
+from requests_app.store.signing import Fence, SignerReason
+from requests_app.transitions.sending import Held, Price, Wanted
+from workers import broadcast, signers
+from workers.broadcast import Sent
+from workers.chain.calldata import ContractCall, Unencodable
+from workers.chain.client import FINALIZED
+from workers.chain.errors import SendClass, classify_send, revert_of
+from workers.chain.hexdata import hex_data
+from workers.chain.payments import FOR_GOOD, Refusal, encode_transfer, refusal_of
+from workers.chain.reverts import Revert
+from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
+from workers.estimate import current_price
+from workers.payment_reverts import key_of, spender
+from workers.senders import Examined, Trace, Verdict
+from workers.settling import Item
+from workers.signers import Lane
+
+if TYPE_CHECKING:
+    from workers.shift import ShiftContext
+
+log = logging.getLogger("relayer.settle")
+
+SECOND_LOOK_SECONDS: Final = 2.0
+LONGEST_WAIT_SECONDS: Final = 3600.0
+
+
+class LaneSender:
+    """`senders.Sender` over a lane. `silent`: the chain left something unanswered since it was made."""
+
+    def __init__(self, context: ShiftContext, lane: Lane) -> None:
+        self._context, self._lane = context, lane
+        self.silent = False
+
+    @property
+    def fence(self) -> Fence:
+        """What proves that the signer is ours."""
+        return self._lane.fence
+
+    @property
+    def signer_id(self) -> int:
+        """The signer's row."""
+        return self._lane.id
+
+    def price(self) -> Price | None:
+        """Fees a few seconds old at most."""
+        return current_price(self._context)
+
+    def sign(self, wanted: Wanted, nonce: int, price: Price) -> tuple[bytes, bytes]:
+        """A type-2 transaction of the call."""
+        return self._lane.signer.sign(nonce, wanted.to, wanted.data, wanted.gas, price.max_fee, price.max_priority)
+
+    def transmit(self, items: Sequence[Outgoing]) -> list[Sent]:
+        """One JSON-RPC batch. Fresh nonces are the lane's from here on."""
+        self._lane.took(max([one.nonce for one in items], default=-1))
+        return broadcast.transmit(self._context, items)
+
+    def react(self, sent: Sequence[Sent]) -> None:
+        """As for every broadcast of the lane."""
+        broadcast.react(self._context, self._lane, sent)
+
+    def find(self, items: Sequence[Outgoing]) -> list[Trace | None] | None:
+        """Receipts first; what has none is asked for by its hash, where pending ones show."""
+        gateway, hashes = self._context.clients.gateway, [one.tx_hash for one in items]
+        crash_point("before_find_payments_rpc")
+        receipts, known = gateway.receipts(hashes), gateway.transactions(hashes)
+        crash_point("after_find_payments_rpc")
+        found: list[Trace | None] = []
+        for item, receipt, transaction in zip(items, receipts, known, strict=True):
+            if not isinstance(receipt, Ok) or not isinstance(transaction, Ok):
+                self.silent = True
+                return None
+            mined = receipt.value
+            if mined is not None and mined.tx_hash == item.tx_hash:
+                # A revert decides nothing before it is final (R6): the lane looks after that.
+                seen = Found(
+                    item.nonce, item.seq, mined.status, mined.block_number, mined.block_hash, settled=mined.status == 1
+                )
+                found.append(Trace(seen))
+            else:
+                found.append(Trace(None) if transaction.value is not None else None)
+        return found
+
+    def examine(self, items: Sequence[Item]) -> list[Examined]:
+        """Encode all, simulate them in one batch, and say what each answer means."""
+        calls = [self._call(item) for item in items]
+        wanted = [call for call in calls if isinstance(call, ContractCall)]
+        crash_point("before_estimate_payments_rpc")
+        answers = iter(self._context.clients.gateway.estimate_gas(self._lane.address, wanted) if wanted else [])
+        crash_point("after_estimate_payments_rpc")
+        return [
+            self._examined(item, call, next(answers)) if isinstance(call, ContractCall) else call
+            for item, call in zip(items, calls, strict=True)
+        ]
+
+    def _call(self, item: Item) -> ContractCall | Examined:
+        intent, gateway = item.case.intent, config().gateway
+        if intent.chain != f"evm:{gateway.chain_id}":
+            return Examined(Verdict.NEVER, f"{intent.chain} is not the chain of this relayer")
+        try:
+            call = encode_transfer(
+                intent.token, intent.payer, intent.merchant, intent.amount, intent.authorization or {}
+            )
+        except Unencodable as error:
+            return Examined(Verdict.NEVER, str(error))
+        if call.to not in gateway.tokens:
+            return Examined(Verdict.NEVER, f"token {intent.token} is not configured")
+        return call
+
+    def _examined(self, item: Item, call: ContractCall, answer: Answer[int]) -> Examined:
+        if isinstance(answer, Ok):
+            held = Held(Subject(Kind.PAYMENT, item.case.intent.id), item.receipt)
+            return Examined(Verdict.READY, wanted=Wanted(held, call.to, call.data, answer.value))
+        if isinstance(answer, Missing):
+            self.silent = True
+            return Examined(Verdict.UNANSWERED, f"simulation: {answer.reason}")
+        revert = revert_of(answer.error)
+        if revert is not None:
+            return self._refused(item, revert)
+        if classify_send(answer) is SendClass.INSUFFICIENT_FUNDS:
+            signers.hold_back(self._context, self._lane, SignerStatus.PAUSED, SignerReason.INSUFFICIENT_FUNDS)
+            return Examined(Verdict.UNANSWERED, "the signer has no native money")
+        return Examined(Verdict.LATER, f"simulation: {answer.error.message}")
+
+    def _refused(self, item: Item, revert: Revert) -> Examined:
+        refusal = refusal_of(revert)
+        why = f"simulation: {refusal} ({revert.text})"
+        if refusal in (Refusal.USED, Refusal.EXPIRED):
+            return self._over(item.case.intent, refusal, why)
+        if refusal in FOR_GOOD:
+            # A node behind the others refuses too: a no must be heard twice.
+            second = None if item.attempt > 1 else SECOND_LOOK_SECONDS
+            return Examined(Verdict.NEVER if second is None else Verdict.LATER, why, seconds=second)
+        if refusal is Refusal.NOT_YET_VALID:
+            return Examined(Verdict.LATER, why, seconds=self._until_valid(item.case.intent))
+        if refusal is Refusal.OTHER:
+            log.error(
+                "a token refuses a payment for a reason unknown",
+                extra={"action": "unknown_refusal", "revert": revert.text},
+            )
+        return Examined(Verdict.LATER, why)
+
+    def _over(self, intent: Intent, refusal: Refusal, why: str) -> Examined:
+        """The chain calls the authorization used, or its window over: who used it, or is it proven that nobody can any more?"""
+        gateway, fresh = self._context.clients.gateway, intent.state is IntentState.AUTHORIZED
+        tag = "latest" if fresh or refusal is Refusal.USED else FINALIZED
+        crash_point("before_over_rpc")
+        (used,) = gateway.authorization_states([key_of(intent)], tag)
+        crash_point("after_over_rpc")
+        if not isinstance(used, Ok):
+            self.silent = True
+            return Examined(Verdict.UNANSWERED, why)
+        if not used.value:
+            closed = refusal is Refusal.EXPIRED and intent.window_closed and (fresh or self._final_past(intent))
+            return Examined(
+                Verdict.CLOSED if closed else Verdict.LATER, why, seconds=None if closed else SECOND_LOOK_SECONDS
+            )
+        try:
+            spent = spender(self._context, intent)
+            final = spent is not None and self._final(spent.block_number)
+        except (RpcError, RpcUnavailable) as error:
+            self.silent = True
+            return Examined(Verdict.UNANSWERED, f"{why}: {error}")
+        if spent is None:
+            return Examined(Verdict.EXECUTED, f"{why}: no transaction shows it")
+        if spent.canceled:
+            return (
+                Examined(Verdict.CANCELED) if final else Examined(Verdict.UNANSWERED, f"{why}: canceled, not final yet")
+            )
+        return Examined(Verdict.EXECUTED, f"{why}: by {hex_data(spent.tx_hash)}", tx_hash=spent.tx_hash)
+
+    def _final(self, block: int) -> bool:
+        crash_point("before_spent_final_rpc")
+        finalized = self._context.clients.gateway.finalized().number
+        crash_point("after_spent_final_rpc")
+        return block <= finalized
+
+    def _final_past(self, intent: Intent) -> bool:
+        """Whether the finalized chain is past the authorization's window."""
+        crash_point("before_window_final_rpc")
+        try:
+            finalized = self._context.clients.gateway.finalized()
+        except (RpcError, RpcUnavailable):
+            self.silent = True
+            return False
+        crash_point("after_window_final_rpc")
+        return finalized.timestamp >= int((intent.authorization or {})["valid_before"])
+
+    def _until_valid(self, intent: Intent) -> float:
+        """Seconds until the authorization's window opens, by the chain's clock; it is asked again at least every hour."""
+        crash_point("before_until_valid_rpc")
+        try:
+            now = self._context.clients.gateway.head().timestamp
+        except (RpcError, RpcUnavailable):
+            return SECOND_LOOK_SECONDS
+        crash_point("after_until_valid_rpc")
+        ahead = int((intent.authorization or {})["valid_after"]) - now
+        return min(LONGEST_WAIT_SECONDS, max(SECOND_LOOK_SECONDS, float(ahead) + 1.0))
