@@ -1,7 +1,8 @@
 """The state of the whole system in one value, read at most every two seconds a process.
 
 The first page, /metrics and relayer_status read it from here, so ten open browsers and two scrapers cost the database
-what one does. Ended rows are not counted but read from the figures that a sweep duty keeps (design 5.6.4).
+what one does. Ended rows are not counted but read from the figures that a sweep duty keeps (design 5.6.4), and so is what
+waits, where it is many rows.
 """
 
 from __future__ import annotations

@@ -19,16 +19,16 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
 from unfold.admin import ModelAdmin
-from unfold.paginator import InfinitePaginator
 
 from requests_app.admin.cells import plain
+from requests_app.admin.keyset import KeysetList
 from requests_app.admin.page import Facts, Section
 
 
 class RecordAdmin(ModelAdmin):
     """A read-only list and page. Subclasses say which columns, filters and sections.
 
-    Lists never count: the next page exists when this one is full.
+    Lists never count, never sort, and read a bounded number of rows: see `keyset`.
     """
 
     actions = None
@@ -38,7 +38,9 @@ class RecordAdmin(ModelAdmin):
     list_per_page = 30
     show_full_result_count = False
     show_facets = ShowFacets.NEVER
-    paginator = InfinitePaginator
+    sortable_by = ()
+    indexed_filters: tuple[str, ...] = ()
+    """Parameters of filters that an index serves together with the order of the list."""
     list_filter_sheet = False
     list_before_template = "admin/relayer/list_links.html"
     ordering: tuple[str, ...] = ("-pk",)
@@ -54,6 +56,10 @@ class RecordAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Nobody deletes history."""
         return False
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[KeysetList]:
+        """Pages by key."""
+        return KeysetList
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """What the page of one row shows; by default every column."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -30,6 +30,8 @@ from requests_app.models import (
 )
 from requests_app.models.requests import GatewayRequest
 from requests_app.states import ReqType
+
+MATCHES: Final = 100  # rows that one id may name: a reference may stand on a few after reorganisations
 
 
 class CreatedFilter(SimpleListFilter):
@@ -60,23 +62,34 @@ def fixed_bytes(text: str, size: int) -> bytes | None:
         return None
 
 
-def matching(kind: int, term: str) -> Q | None:
-    """The exact condition for a search term: job id, transaction hash or reference id. None: the term is none of them."""
+def matching(model: type[GatewayRequest], term: str) -> list[int]:
+    """Numbers of the rows that a search term names: job id, transaction hash, reference id or row number; exact.
+
+    Each form is looked up by its own index. One condition that joins two of them by OR would read the table.
+    """
     term = term.strip().lower()
+    rows = model._default_manager
     raw = fixed_bytes(term, 32)
     if raw is not None and (term.startswith("0x") or len(term) == 64):
-        return Q(gw_req_tx_hash=raw) | Q(gw_reference_id=raw)
+        return _numbers(rows.filter(gw_req_tx_hash=raw), rows.filter(gw_reference_id=raw))
     try:
         job_id = UUID(term)
     except ValueError:
         pass
     else:
-        views = RequestClient.objects.filter(kind=kind, ext_job_id=job_id).values("request_id")
-        return Q(ext_job_id=job_id) | Q(pk__in=views)
-    if term.isdecimal() and len(term) <= 78 and int(term) < 2**256:
-        reference = Q(gw_reference_id=int(term).to_bytes(32, "big"))
-        return reference | Q(pk=int(term)) if int(term) < 2**63 else reference
-    return None
+        views = RequestClient.objects.filter(kind=int(model.kind), ext_job_id=job_id).values_list(
+            "request_id", flat=True
+        )
+        return _numbers(rows.filter(ext_job_id=job_id), rows.filter(pk__in=list(views[:MATCHES])))
+    if term.isascii() and term.isdecimal() and len(term) <= 78 and int(term) < 2**256:
+        numbered = [rows.filter(pk=int(term))] if int(term) < 2**63 else []
+        return _numbers(rows.filter(gw_reference_id=int(term).to_bytes(32, "big")), *numbered)
+    return []
+
+
+def _numbers(*found: QuerySet[Any]) -> list[int]:
+    """Row numbers of several look-ups, at most MATCHES of each."""
+    return sorted({number for rows in found for number in rows.order_by().values_list("pk", flat=True)[:MATCHES]})
 
 
 class RequestAdmin(RecordAdmin):
@@ -88,6 +101,7 @@ class RequestAdmin(RecordAdmin):
     search_fields = ("=ext_job_id",)
     search_help_text = "Job id, transaction hash, reference id or row number (exact)"
     ordering = ("-id",)
+    indexed_filters = ("status__exact",)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -95,8 +109,7 @@ class RequestAdmin(RecordAdmin):
         """Exact, indexed look-up by any id; a term that is no id finds nothing."""
         if not search_term.strip():
             return queryset, False
-        condition = matching(int(self.model.kind), search_term)
-        return (queryset.filter(condition) if condition is not None else queryset.none()), False
+        return queryset.filter(pk__in=matching(self.model, search_term)), False
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """Everything known of the request."""

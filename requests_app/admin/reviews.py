@@ -25,6 +25,7 @@ from requests_app.admin.case_parts import DECIDE, assignment, open_decision, pro
 from requests_app.admin.dashboard import overview_context
 from requests_app.admin.explain import reason
 from requests_app.admin.forms import DeedForms
+from requests_app.admin.keyset import PLACE
 from requests_app.admin.page import Facts, Notice, Section
 from requests_app.admin.review_filters import (
     AgeFilter,
@@ -70,6 +71,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
     search_fields = ("=id",)
     search_help_text = "Job id, any transaction hash, reference id, row number or signer address (exact)"
     ordering = ("opened_at", "id")
+    indexed_filters = ("case", "age")
     actions = ("bulk_resume", "bulk_acknowledge")  # type: ignore[assignment]
     extra_pages = (
         ("overview/", "relayer_overview", "overview_view"),
@@ -91,7 +93,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list under its saved views, with its export."""
-        now = {key: value for key, value in request.GET.items() if value and key not in ("q", "o", "p")}
+        now = {key: value for key, value in request.GET.items() if value and key not in ("q", PLACE)}
         links = [(text, f"?{urlencode(view)}", now == view) for text, view in SAVED_VIEWS]
         export = reverse("admin:relayer_case_export")
         links.append(("CSV of this view", f"{export}?{request.GET.urlencode()}", False))

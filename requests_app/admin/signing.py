@@ -166,6 +166,7 @@ class AttemptAdmin(RecordAdmin):
     )
     list_display_links = ("number",)
     list_filter = ("state",)
+    indexed_filters = ("state__exact",)
     search_fields = ("=tx_hash",)
     search_help_text = "Transaction hash (exact)"
     ordering = ("-id",)

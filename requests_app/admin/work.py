@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from django.contrib import admin
+from django.contrib.admin import SimpleListFilter
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils.html import format_html
 from unfold.decorators import display
 
@@ -13,6 +16,10 @@ from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
 from requests_app.admin.case_parts import OUTCOME_TONES
 from requests_app.models import Command, ExecLease, QueueJob, WorkerBeat
+from requests_app.store.intents import SETTLE
+from requests_app.store.queue import READY, SEND
+
+QUEUES: Final = (READY, SEND, SETTLE)
 
 
 def _short(text: str) -> Any:
@@ -25,12 +32,27 @@ def _seconds_until(moment: datetime) -> float:
     return (moment - datetime.now(UTC)).total_seconds()
 
 
+class QueueFilter(SimpleListFilter):
+    """Which queue: the names are known, so the table is not asked for them."""
+
+    title = "queue"
+    parameter_name = "queue"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The queues that exist."""
+        return [(name, name) for name in QUEUES]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Jobs of that queue."""
+        return queryset.filter(queue=self.value()) if self.value() in QUEUES else queryset
+
+
 @admin.register(QueueJob)
 class JobAdmin(RecordAdmin):
     """Jobs that are not acknowledged yet."""
 
     list_display = ("job_key", "of", "queue", "state", "attempt", "priority", "leased_by", "waiting")
-    list_filter = ("queue", "kind")
+    list_filter = (QueueFilter, "kind")
     search_fields = ("=job_key",)
     search_help_text = "Job key, kind/row number (exact)"
     ordering = ("id",)

@@ -17,7 +17,7 @@ from requests_app.models.envelopes import (
     EnvelopeSource,
     ReorgEvidence,
 )
-from requests_app.models.figures import FiguresUpTo, FinishedFigure
+from requests_app.models.figures import FiguresUpTo, FinishedFigure, JobFigure, LiveFigure
 from requests_app.models.jobs import DeadLetter, QueueJob
 from requests_app.models.leases import ExecLease, WorkerBeat
 from requests_app.models.ledger import LedgerBalance, LedgerEntry, LedgerLeg
@@ -82,10 +82,12 @@ __all__ = [
     "IdempotencyRecord",
     "InputProofRequest",
     "IntentTransitionRow",
+    "JobFigure",
     "KeptShare",
     "LedgerBalance",
     "LedgerEntry",
     "LedgerLeg",
+    "LiveFigure",
     "NonceSlot",
     "OriginatorCongestion",
     "PaymentIntent",

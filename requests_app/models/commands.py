@@ -64,7 +64,9 @@ class Command(models.Model):
                 fields=["resource", "created_at", "command_id"],
                 condition=~Q(state=CommandState.CONSUMED.value),
                 name="command_open",
-            )
+            ),
+            # list of the desk: commands are never deleted
+            models.Index(fields=["created_at", "command_id"], name="command_created"),
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Figures of the first page that must not be counted anew: what ended, when, after how long."""
+"""Figures of the first page that must not be counted anew: what ended, when, after how long; what waits when that is much."""
 
 from __future__ import annotations
 
@@ -34,3 +34,33 @@ class FiguresUpTo(models.Model):
 
     class Meta:
         db_table = "figures_up_to"
+
+
+class LiveFigure(models.Model):
+    """How many rows of a kind wait in a state, as counted last. Read where counting at once would read too many rows."""
+
+    pk = models.CompositePrimaryKey("kind", "status")
+    kind = models.SmallIntegerField(choices=KIND_CHOICES)
+    status = models.TextField()
+    n = models.BigIntegerField()
+    overdue = models.BigIntegerField()
+    oldest_at = models.DateTimeField()
+
+    class Meta:
+        db_table = "live_figure"
+
+
+class JobFigure(models.Model):
+    """How many jobs of a kind a queue holds, as counted last. Read where counting at once would read too many rows."""
+
+    pk = models.CompositePrimaryKey("queue", "kind")
+    queue = models.TextField()
+    kind = models.SmallIntegerField()
+    n = models.BigIntegerField()
+    leased = models.BigIntegerField()
+    visible = models.BigIntegerField()
+    oldest_visible_at = models.DateTimeField(null=True)
+    highest_attempt = models.IntegerField()
+
+    class Meta:
+        db_table = "job_figure"

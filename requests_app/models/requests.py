@@ -32,9 +32,10 @@ def _request_constraints(table: str) -> list[models.BaseConstraint]:
 def _request_indexes(table: str) -> list[models.Index]:
     active = Q(status__in=sorted(status.value for status in ACTIVE))
     return [
-        # sweep: rows past their deadline; first page: rows a state
+        # sweep: rows past their deadline
         models.Index(fields=["deadline_at"], condition=active, name=f"{table}_deadline"),
-        models.Index(fields=["status", "id"], condition=active, name=f"{table}_active"),
+        # first page: rows a state; lists of the desk: the newest in a state, final ones too, which stand behind all live rows
+        models.Index(fields=["status", "id"], name=f"{table}_status"),
         # retention: final rows by age
         models.Index(fields=["completed_at"], condition=Q(completed_at__isnull=False), name=f"{table}_retention"),
         # search by reference id and by tx hash

@@ -50,8 +50,13 @@ class ReviewCase(models.Model):
                 fields=["kind", "subject_id"], condition=Q(status="open"), name="review_case_one_open"
             )
         ]
-        # the queue of open cases, oldest first
-        indexes = [models.Index(fields=["opened_at"], condition=Q(status="open"), name="review_case_open")]
+        indexes = [
+            # the queue of open cases, oldest first; the archive of closed ones; all
+            models.Index(fields=["status", "opened_at", "id"], name="review_case_status"),
+            models.Index(fields=["opened_at", "id"], name="review_case_opened"),
+            # the cases of a request
+            models.Index(fields=["kind", "subject_id"], name="review_case_subject"),
+        ]
 
     def __str__(self) -> str:
         return f"case {self.pk}"

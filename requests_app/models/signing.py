@@ -158,7 +158,9 @@ class TxAttempt(models.Model):
                     ]
                 ),
                 name="tx_attempt_open",
-            )
+            ),
+            # list of the desk: the newest in a state; nearly all are final
+            models.Index(fields=["state", "id"], condition=~Q(state=AttemptState.FINAL.value), name="tx_attempt_state"),
         ]
 
     def __str__(self) -> str:

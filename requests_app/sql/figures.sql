@@ -56,3 +56,37 @@ SELECT at, status, label, bucket, sum(n)::bigint AS n
  WHERE grain = %(grain)s AND at >= clock_timestamp() - make_interval(secs => %(seconds)s::float8)
  GROUP BY at, status, label, bucket
  ORDER BY at;
+
+-- name: count_live
+-- What waits, counted whole every few seconds by one process of the deployment: the first page counts by itself only while that is little.
+WITH counted AS MATERIALIZED (
+  SELECT kind, status, count(*) AS n, count(*) FILTER (WHERE deadline_at < clock_timestamp()) AS overdue, min(state_entered_at) AS oldest_at
+    FROM (SELECT 1 AS kind, status, state_entered_at, deadline_at FROM user_decrypt_req
+           WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
+          UNION ALL
+          SELECT 2, status, state_entered_at, deadline_at FROM public_decrypt_req
+           WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
+          UNION ALL
+          SELECT 3, status, state_entered_at, deadline_at FROM input_proof_req
+           WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')) AS live
+   GROUP BY kind, status
+), gone AS (
+  DELETE FROM live_figure f WHERE NOT EXISTS (SELECT FROM counted c WHERE c.kind = f.kind AND c.status = f.status)
+)
+INSERT INTO live_figure (kind, status, n, overdue, oldest_at)
+SELECT kind, status, n, overdue, oldest_at FROM counted ORDER BY kind, status
+    ON CONFLICT (kind, status) DO UPDATE SET n = excluded.n, overdue = excluded.overdue, oldest_at = excluded.oldest_at;
+
+-- name: count_jobs
+WITH counted AS MATERIALIZED (
+  SELECT queue, kind, count(*) AS n, count(*) FILTER (WHERE leased_by IS NOT NULL AND visible_at > clock_timestamp()) AS leased,
+         count(*) FILTER (WHERE visible_at <= clock_timestamp()) AS visible,
+         min(visible_at) FILTER (WHERE visible_at <= clock_timestamp()) AS oldest_visible_at, max(attempt)::int AS highest_attempt
+    FROM queue_job GROUP BY queue, kind
+), gone AS (
+  DELETE FROM job_figure f WHERE NOT EXISTS (SELECT FROM counted c WHERE c.queue = f.queue AND c.kind = f.kind)
+)
+INSERT INTO job_figure (queue, kind, n, leased, visible, oldest_visible_at, highest_attempt)
+SELECT queue, kind, n, leased, visible, oldest_visible_at, highest_attempt FROM counted ORDER BY queue, kind
+    ON CONFLICT (queue, kind) DO UPDATE SET n = excluded.n, leased = excluded.leased, visible = excluded.visible,
+       oldest_visible_at = excluded.oldest_visible_at, highest_attempt = excluded.highest_attempt;

@@ -1,30 +1,52 @@
 -- Read-only summaries for health, metrics, the admin's first page and relayer_status. One statement each, no locks.
--- Ended rows are not counted here: they grow without bound (see figures.sql).
+-- Ended rows are not counted here: they grow without bound (see figures.sql). Nothing here reads more than some thousand rows.
 
 -- name: live_requests
-SELECT kind, status, count(*) AS rows,
-       extract(epoch FROM clock_timestamp() - min(state_entered_at))::float8 AS oldest_seconds,
-       count(*) FILTER (WHERE deadline_at < clock_timestamp()) AS overdue
-  FROM (SELECT 1 AS kind, status, state_entered_at, deadline_at FROM user_decrypt_req
-         WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
-        UNION ALL
-        SELECT 2, status, state_entered_at, deadline_at FROM public_decrypt_req
-         WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
-        UNION ALL
-        SELECT 3, status, state_entered_at, deadline_at FROM input_proof_req
-         WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')) AS live
- GROUP BY kind, status
- ORDER BY kind, status;
+-- Counted at once, by index <table>_status, up to `cap` rows a kind and state; where there are more, what the duty `figures` counted last
+-- (a few seconds ago while the sweep works), but never less than was seen here.
+WITH states AS (
+  SELECT unnest(ARRAY['queued','processing','tx_in_flight','receipt_received','needs_review']) AS status
+), seen AS (
+  SELECT 1 AS kind, s.status, x.n, x.overdue, x.oldest_at
+    FROM states s CROSS JOIN LATERAL (
+      SELECT count(*) AS n, count(*) FILTER (WHERE deadline_at < clock_timestamp()) AS overdue, min(state_entered_at) AS oldest_at
+        FROM (SELECT deadline_at, state_entered_at FROM user_decrypt_req WHERE status = s.status ORDER BY id LIMIT %(cap)s + 1) r) x
+  UNION ALL
+  SELECT 2 AS kind, s.status, x.n, x.overdue, x.oldest_at
+    FROM states s CROSS JOIN LATERAL (
+      SELECT count(*) AS n, count(*) FILTER (WHERE deadline_at < clock_timestamp()) AS overdue, min(state_entered_at) AS oldest_at
+        FROM (SELECT deadline_at, state_entered_at FROM public_decrypt_req WHERE status = s.status ORDER BY id LIMIT %(cap)s + 1) r) x
+  UNION ALL
+  SELECT 3 AS kind, s.status, x.n, x.overdue, x.oldest_at
+    FROM states s CROSS JOIN LATERAL (
+      SELECT count(*) AS n, count(*) FILTER (WHERE deadline_at < clock_timestamp()) AS overdue, min(state_entered_at) AS oldest_at
+        FROM (SELECT deadline_at, state_entered_at FROM input_proof_req WHERE status = s.status ORDER BY id LIMIT %(cap)s + 1) r) x
+)
+SELECT s.kind, s.status, CASE WHEN s.n > %(cap)s THEN greatest(s.n, f.n) ELSE s.n END AS rows,
+       extract(epoch FROM clock_timestamp() - CASE WHEN s.n > %(cap)s THEN least(s.oldest_at, f.oldest_at) ELSE s.oldest_at END)::float8
+         AS oldest_seconds,
+       CASE WHEN s.n > %(cap)s THEN greatest(s.overdue, f.overdue) ELSE s.overdue END AS overdue
+  FROM seen s LEFT JOIN live_figure f ON f.kind = s.kind AND f.status = s.status
+ WHERE s.n > 0
+ ORDER BY s.kind, s.status;
 
 -- name: queue_depths
-SELECT queue, kind, count(*) AS jobs,
-       count(*) FILTER (WHERE leased_by IS NOT NULL AND visible_at > clock_timestamp()) AS leased,
-       count(*) FILTER (WHERE visible_at <= clock_timestamp()) AS visible,
-       extract(epoch FROM clock_timestamp() - min(visible_at) FILTER (WHERE visible_at <= clock_timestamp()))::float8
-         AS oldest_visible_seconds,
-       max(attempt)::int AS highest_attempt
-  FROM queue_job
- GROUP BY queue, kind
+-- Counted at once up to `cap` jobs; when there are more, what the duty `figures` counted last.
+WITH first_ones AS MATERIALIZED (
+  SELECT queue, kind, leased_by, visible_at, attempt FROM queue_job ORDER BY id LIMIT %(cap)s + 1
+), few AS (
+  SELECT count(*) <= %(cap)s OR NOT EXISTS (SELECT FROM job_figure) AS enough FROM first_ones
+), counted AS (
+  SELECT queue, kind, count(*) AS n, count(*) FILTER (WHERE leased_by IS NOT NULL AND visible_at > clock_timestamp()) AS leased,
+         count(*) FILTER (WHERE visible_at <= clock_timestamp()) AS visible,
+         min(visible_at) FILTER (WHERE visible_at <= clock_timestamp()) AS oldest_visible_at, max(attempt)::int AS highest_attempt
+    FROM first_ones, few WHERE few.enough GROUP BY queue, kind
+  UNION ALL
+  SELECT f.queue, f.kind, f.n, f.leased, f.visible, f.oldest_visible_at, f.highest_attempt FROM job_figure f, few WHERE NOT few.enough
+)
+SELECT queue, kind, n AS jobs, leased, visible, extract(epoch FROM clock_timestamp() - oldest_visible_at)::float8 AS oldest_visible_seconds,
+       highest_attempt
+  FROM counted
  ORDER BY queue, kind;
 
 -- name: leases

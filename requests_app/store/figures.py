@@ -1,4 +1,4 @@
-"""Figures of ended requests: counted once by the duty, read by the first page."""
+"""Figures that the duty keeps and the first page reads: ended requests, each counted once; waiting ones and jobs, counted over and over."""
 
 from __future__ import annotations
 
@@ -55,6 +55,16 @@ def count_ended(conn: Connection, kind: Kind, settle_seconds: float, limit: int)
 def forget_steps(conn: Connection) -> int:
     """Drop steps older than the charts show; how many figures left."""
     return run(conn, "figures", "forget_steps", {"steps": KEPT_STEPS})
+
+
+def count_live(conn: Connection) -> None:
+    """Count what waits by kind and state, whole. The caller's transaction holds the duty's fence."""
+    run(conn, "figures", "count_live")
+
+
+def count_jobs(conn: Connection) -> None:
+    """Count the jobs by queue and kind, whole. The caller's transaction holds the duty's fence."""
+    run(conn, "figures", "count_jobs")
 
 
 def ended_ever(conn: Connection) -> list[EndedRows]:

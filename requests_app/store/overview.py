@@ -7,11 +7,14 @@ database clock; None means "never" or "nothing there".
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import psycopg
 
 from requests_app.store.session import fetch_all
+
+LIVE_CAP: Final = 500  # rows of a kind in a state: 14 such counts are one statement
+JOBS_CAP: Final = 4000
 
 
 class LiveRequests(NamedTuple):
@@ -135,13 +138,16 @@ class DeadEnvelopes(NamedTuple):
 
 
 def live_requests(conn: psycopg.Connection[Any]) -> list[LiveRequests]:
-    """Count the rows that still wait, with the age of the oldest in its state and how many are past their deadline."""
-    return [LiveRequests(*row) for row in fetch_all(conn, "overview", "live_requests")]
+    """Count the rows that still wait, with the age of the oldest in its state and how many are past their deadline.
+
+    More than LIVE_CAP of one kind in one state are as many as the figures duty counted last.
+    """
+    return [LiveRequests(*row) for row in fetch_all(conn, "overview", "live_requests", {"cap": LIVE_CAP})]
 
 
 def queue_depths(conn: psycopg.Connection[Any]) -> list[QueueDepth]:
-    """Count the jobs by queue and kind."""
-    return [QueueDepth(*row) for row in fetch_all(conn, "overview", "queue_depths")]
+    """Count the jobs by queue and kind; with more than JOBS_CAP of them, as the figures duty counted last."""
+    return [QueueDepth(*row) for row in fetch_all(conn, "overview", "queue_depths", {"cap": JOBS_CAP})]
 
 
 def leases(conn: psycopg.Connection[Any]) -> list[Lease]:

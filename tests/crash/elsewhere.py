@@ -17,7 +17,7 @@ ELSEWHERE = {
         "left_nack_commit", "send_*_commit", "end_unsent_commit", "submit_denied_commit", "cancel_commit", "readiness_defer_commit",
         "absence_rpc", "bury_slots_commit", "close_slots_commit", "final_blocks_rpc", "finalize_slots_commit", "noop_gas_rpc", "reopen_slots_commit",
         "passed_over_rpc", "fee_balance_rpc", "purge_congestion_commit", "*command*", "attach_*", "approve_commit", "decide_commit",
-        "reopen_attempts_commit", "forget_steps_commit", "figures_commit", "tell_signer_commit", "*beats_commit",
+        "reopen_attempts_commit", "forget_steps_commit", "figures_commit", "waiting_figures_commit", "tell_signer_commit", "*beats_commit",
     ),
     "tests/processes: shifts, slots, watchdog": ("shift_enqueue_commit", "slot_open_commit", "watchdog_beat_commit"),
     "tests/envelopes: publishing and bands": (

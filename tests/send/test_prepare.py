@@ -422,7 +422,7 @@ def test_transient_guards_do_not_turn_the_plan_quadratic(conn, fence, signer):
         scans = [node for node in _nodes(plan) if str(node.get("Relation Name", "")).endswith("_req")]
         assert scans
         for node in scans:
-            assert "_active" not in node.get("Index Name", ""), node
+            assert "_status" not in node.get("Index Name", ""), node
             inner_scan = node["Node Type"] == "Seq Scan" and node.get("Parent Relationship") == "Inner"
             assert not (inner_scan and node.get("Parent Node") == "Nested Loop"), node
 

@@ -1,4 +1,4 @@
-"""The first page's figures of ended requests, written step by step so that nobody ever counts the big tables."""
+"""The first page's figures: ended requests, step by step so that nobody ever counts the big tables, and what waits, over and over."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ BATCH: Final = 20_000
 
 
 def run(context: ShiftContext, lease: HeldLease) -> int:
-    """Count what ended since the last run, at most BATCH rows a kind. Raises StaleEpoch when the duty went to somebody else."""
+    """Count what ended since the last run, at most BATCH rows a kind, and what waits now. Raises StaleEpoch when the duty went to somebody else."""
     counted = 0
+    with transaction(context.conn):
+        if not leases.fence(context.conn, lease.resource, lease.instance, lease.epoch):
+            raise StaleEpoch(lease.resource)
+        figures.count_live(context.conn)
+        figures.count_jobs(context.conn)
+        crash_point("before_waiting_figures_commit")
+    crash_point("after_waiting_figures_commit")
     for kind in REQUEST_KINDS:
         with transaction(context.conn):
             if not leases.fence(context.conn, lease.resource, lease.instance, lease.epoch):
