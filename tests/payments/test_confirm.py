@@ -62,7 +62,7 @@ def table() -> list[str]:
         if block is None and (head, marker) != (164, 100):
             continue
         for success, waited in itertools.product((True, False), (0, 299, 300)):
-            if block is None and not success or block is not None and waited != 0:
+            if (block is None and not success) or (block is not None and waited != 0):
                 continue
             verdict = judge(
                 included=block is not None, block=block, success=success, chain=Chain(head, marker), waited_seconds=waited, policy=policy
