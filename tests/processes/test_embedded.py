@@ -11,8 +11,9 @@ import psutil
 import psycopg
 import pytest
 
+from relayer_site import embedded
 from relayer_site.embedded import DATABASE, EmbeddedPostgres
-from tests.processes.children import Child
+from tests.processes.children import Child, is_running
 from tests.waiting import wait_until
 
 
@@ -25,6 +26,27 @@ def var() -> Iterator[Path]:
     # The space: a checkout may lie anywhere, and pg_ctl hands its options to a shell.
     with tempfile.TemporaryDirectory(prefix="relayer embedded ") as directory:
         yield Path(directory)
+
+
+@pytest.fixture
+def use(var: Path) -> Iterator[Callable[[], Child]]:
+    """Users of the server that end with the test, however that ends."""
+    made: list[Child] = []
+
+    def begin() -> Child:
+        made.append(Child(_use(var)))
+        return made[-1]
+
+    yield begin
+    for child in made:
+        if is_running(child.pid):
+            child.signal(signal.SIGKILL)
+
+
+def _hang(server: psutil.Process) -> None:
+    """Whatever stops it now waits for a checkpoint that does not come."""
+    (checkpointer,) = (one for one in server.children() if "checkpointer" in " ".join(one.cmdline()))
+    checkpointer.suspend()
 
 
 def _use(var: Path) -> Callable[[Callable[[str], None]], None]:
@@ -66,6 +88,29 @@ def test_server_lives_from_its_first_user_to_its_last(var: Path) -> None:
     third.signal(signal.SIGKILL)
     fourth.signal(signal.SIGKILL)
     wait_until(lambda: not _running(var), 10, "the guard stops the server")
+
+
+def test_a_server_that_hangs_in_its_shutdown_is_replaced(
+    var: Path, use: Callable[[], Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL 18.4 was seen to stay in "shutting down" after a stop during recovery, and its keeper waited for it for ever."""
+    monkeypatch.setattr(embedded, "STOPPING_SECONDS", 1)
+    hung = psutil.Process(int(use().hear(60)))
+    _hang(hung)
+    hung.send_signal(signal.SIGINT)  # fast
+    wait_until(lambda: EmbeddedPostgres(var)._status() == "stopping", 5, "the server is shutting down")
+    assert int(use().hear(30)) != hung.pid
+    assert not is_running(hung.pid)
+
+
+def test_the_guard_ends_a_server_that_hangs_in_its_shutdown(
+    var: Path, use: Callable[[], Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "STOPPING_SECONDS", 1)
+    user = use()
+    _hang(psutil.Process(int(user.hear(60))))
+    user.signal(signal.SIGKILL)
+    wait_until(lambda: not _running(var), 20, "the guard stops the server without its checkpoint")
 
 
 def test_another_programs_process_id_is_no_server(tmp_path: Path) -> None:
