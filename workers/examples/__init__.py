@@ -1,0 +1,1 @@
+"""Scripted runs of the production code that print what happens."""
