@@ -30,3 +30,13 @@ def twin(log: psycopg.Connection) -> Iterator[psycopg.Connection]:
     """A second connection."""
     with connect("worker") as conn:
         yield conn
+
+
+@pytest.fixture
+def poison(log: psycopg.Connection) -> Iterator[None]:
+    """The database refuses one payload for good, as it would a value out of range."""
+    log.execute("""CREATE OR REPLACE FUNCTION test_poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF NEW.payload = 'bad' THEN RAISE EXCEPTION 'poison' USING ERRCODE = '22003'; END IF; RETURN NEW; END $$""")
+    log.execute("CREATE TRIGGER test_poison BEFORE INSERT ON envelope_blob FOR EACH ROW EXECUTE FUNCTION test_poison()")
+    yield
+    log.execute("DROP FUNCTION test_poison CASCADE")

@@ -14,7 +14,6 @@ from requests_app.expiry import LATEST, BadExpiry, expiry_of
 from requests_app.store import appending, envelopes, publish
 from requests_app.store.appending import append
 from requests_app.store.envelopes import Conflict, Fence, record_range
-from requests_app.store.session import connect
 from tests.envelopes import scene
 from tests.envelopes.scene import CHAIN, PRICE, WIDTH, Connection, item
 
@@ -157,37 +156,6 @@ def test_writers_agree(transactional_db: None, log: Connection, writer: str) -> 
     assert rows == [(one.position, one.kind, one.ref, one.digest) for one in items]
     read = EnvelopeMeta.objects.filter(source_id=CHAIN, position__lt=2**20).values_list("position", "digest")
     assert [(at, bytes(digest)) for at, digest in read] == [(one.position, one.digest) for one in items]
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-@pytest.mark.parametrize(
-    "point", ["before_append", "before_append_band_commit", "after_append_band_commit", "after_append"]
-)
-def test_killed_at_every_point_of_the_insert(log: Connection, point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L-1: the process ends there; nothing is half there, and the next one stores everything once."""
-    payer = scene.account(log)
-
-    def work(conn: Connection) -> None:
-        with conn.transaction():
-            conn.execute("INSERT INTO originator_congestion VALUES (77, 1, 1)")
-            append(conn, CHAIN, [item(at, payer) for at in range(3)], price=PRICE)
-
-    def die(name: str) -> None:
-        if name == point:
-            raise Killed
-
-    with monkeypatch.context() as patch, connect("worker") as doomed:
-        patch.setattr(appending, "crash_point", die)
-        with pytest.raises(Killed):
-            work(doomed)
-    assert (scene.stored(log), scene.usage(log), scene.congestion(log, 77)) == ([], [], 0)
-    work(log)
-    assert scene.stored(log) == [0, 1, 2]
-    assert scene.usage(log) == [(payer, CHAIN, 30, 3)]
-    assert scene.congestion(log, 77) == 1
 
 
 def test_published_kinds_and_chain_kinds_differ() -> None:

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from requests_app.errors import RelayerError
-from requests_app.store import appending, publish
+from requests_app.store import publish
 from requests_app.store.publish import NotAPublisher
 from requests_app.store.session import connect
 from requests_app.store.sqlstates import is_permanent
@@ -55,16 +55,6 @@ def parked(conn: Connection) -> list[tuple[bytes, str]]:
 @pytest.fixture
 def payer(log: Connection) -> int:
     return scene.account(log)
-
-
-@pytest.fixture
-def poison(log: Connection) -> Any:
-    """The database refuses one payload for good, as it would a value out of range."""
-    log.execute("""CREATE OR REPLACE FUNCTION test_poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        IF NEW.payload = 'bad' THEN RAISE EXCEPTION 'poison' USING ERRCODE = '22003'; END IF; RETURN NEW; END $$""")
-    log.execute("CREATE TRIGGER test_poison BEFORE INSERT ON envelope_blob FOR EACH ROW EXECUTE FUNCTION test_poison()")
-    yield
-    log.execute("DROP FUNCTION test_poison CASCADE")
 
 
 def test_staged_envelopes_enter_the_log_in_order(log: Connection, payer: int) -> None:
@@ -267,48 +257,6 @@ def test_an_empty_stage_costs_few_statements(log: Connection, settings: Any, mon
     for _ in range(50):
         turn.run(Context(log))  # type: ignore[arg-type]
     assert len(asked) == 1
-
-
-POINTS = [
-    "before_open_publisher_commit", "after_open_publisher_commit",
-    "before_publisher_band_commit",
-    "after_publisher_band_commit", "before_append", "after_append", "between_append_and_finish",
-    "before_publish_commit", "after_publish_commit", "before_publish_park_commit", "after_publish_park_commit",
-]  # fmt: skip
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_killed_at_each_step(
-    log: Connection, payer: int, poison: None, point: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """R-4: either untouched or fully done; the next run gives exactly one effect. "Inserted but not removed" cannot exist."""
-    staged = [scene.stage(log, payer, payload) for payload in (b"1", b"bad", b"3")]
-    passed: list[str] = []
-
-    def die(name: str) -> None:
-        passed.append(name)
-        if name == point:
-            raise Killed
-
-    with monkeypatch.context() as patch, connect("worker") as doomed:
-        patch.setattr(publisher, "crash_point", die)
-        patch.setattr(appending, "crash_point", die)
-        with pytest.raises(Killed):
-            run(doomed)
-    waiting = {row[0] for row in log.execute("SELECT ext_id FROM staged_envelope WHERE parked_at IS NULL")}
-    published = {row[0] for row in log.execute("SELECT ext_id FROM published_envelope")}
-    assert waiting & published == set()
-    assert len(published) == len(scene.stored(log, PUBLISHER))
-    run(log)
-    assert payloads(log) == [b"1", b"3"]
-    assert scene.stored(log, PUBLISHER) == [1, 2]
-    assert [one for one, _ in parked(log)] == [b"bad"]
-    assert [row[3] for row in scene.usage(log)] == [2]
-    assert len(staged) == 3
 
 
 def test_position_order_is_commit_order(log: Connection) -> None:

@@ -165,43 +165,6 @@ def test_a_late_event_for_a_dropped_band_is_permanent(old: Connection) -> None:
     assert states(old) == ["dropped"] * 3
 
 
-class Killed(BaseException):
-    """The process ends here."""
-
-
-STEPS = [f"{when}_band_{step}" for step in ("detach", "drop") for when in ("before", "after")]
-POINTS = [
-    *STEPS,
-    "before_mark_band_commit",
-    "after_mark_band_commit",
-    "before_purge_published_commit",
-    "after_purge_published_commit",
-]
-
-
-@pytest.mark.parametrize(("point", "nth"), [*((point, 1) for point in POINTS), *((point, 2) for point in STEPS)])
-def test_killed_at_each_step(old: Connection, point: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """L-7: wherever it ends, the next run goes on by the catalogue; a table is never left behind, a band never half gone."""
-    passed: list[str] = []
-
-    def die(name: str) -> None:
-        passed.append(name)
-        if passed.count(point) == nth:
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr(retirement, "crash_point", die)
-        patch.setattr(bands_retire, "crash_point", die)
-        with pytest.raises(Killed):
-            run(old)
-    run(old)
-    assert states(old) == ["dropped"] * 3
-    assert scene.stored(old) == []
-    assert old.execute(
-        "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relname ~ '^envelope_(meta|blob)_s11_b'"
-    ).fetchone() == (0,)
-
-
 def test_an_interrupted_detach_is_finalised(old: Connection) -> None:
     """L-7: detach pending, as a crash between its two transactions leaves it: FINALIZE, then DROP."""
     with connect("worker") as reader, connect("maintenance") as own:
