@@ -52,6 +52,8 @@ def fresh(path: str) -> Any:
         body["ciphertextWithInputVerification"] = secrets.token_hex(64)
     elif "payload" in body:
         body["payload"] = "0x" + secrets.token_hex(8)
+    elif "merchant" in body:
+        body["amount"] = str(1 + secrets.randbits(200))
     elif "attestedPayload" in body:
         body["attestedPayload"]["handles"][0]["ctHandle"] = fresh_handle()
     else:
@@ -61,10 +63,10 @@ def fresh(path: str) -> Any:
 
 def kind_of(path: str) -> str:
     """The kind whose jobs a route knows; any kind for the routes that know all."""
-    for kind in ("envelopes", "input-proof", "public-decrypt", "user-decrypt"):
+    for kind in ("envelopes", "payment-intents", "input-proof", "public-decrypt", "user-decrypt"):
         if kind in path:
             return kind
-    return _chance.choice([kind for kind in _jobs if kind != "envelopes"])
+    return _chance.choice([kind for kind in _jobs if kind not in ("envelopes", "payment-intents")])
 
 
 @schemathesis.hook
@@ -75,11 +77,14 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         case.body = fresh(path)
         case.media_type = "application/json"
         case.query = {}
-    if "{job_id}" in path and case.method in ("GET", "POST") and _chance.random() < KNOWN_SHARE:
+        if "payment-intents" in path:
+            case.headers["Idempotency-Key"] = secrets.token_hex(8)
+    place = "intent_id" if "{intent_id}" in path else "job_id"
+    if f"{{{place}}}" in path and case.method in ("GET", "POST") and _chance.random() < KNOWN_SHARE:
         with _lock:
             known = _jobs[kind_of(path)]
         if known:
-            case.path_parameters = {"job_id": _chance.choice(known)}
+            case.path_parameters = {place: _chance.choice(known)}
         if case.query:
             case.query = {name: value for name, value in case.query.items() if name != "wait"}
 

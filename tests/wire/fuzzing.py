@@ -19,6 +19,7 @@ from uuid import uuid4
 from requests_app.states import Kind
 from requests_app.store.publish import WAITING_AT_MOST
 from tests.stack.harness import ROOT
+from tests.wire import paying
 from tests.wire.client import Client, Response
 from tests.wire.world import SOFT_LIMIT, World
 from workers.devnet.traffic import FORMS, PATHS, Form
@@ -57,6 +58,7 @@ def run(
     for form, made in bodies.items():
         by_path.setdefault(f"/v1/{PATHS[form][1]}", []).extend(made)
     by_path[PUBLISH] = [PUBLICATION]
+    by_path[paying.PATH] = [paying.terms(world)]
     given, log = directory / "input.json", directory / "exchanges.jsonl"
     given.write_text(json.dumps({"bodies": by_path, "jobs": jobs}))
     line = [
@@ -100,7 +102,11 @@ class Direct:
     def __init__(self, world: World, missing: set[tuple[str, str, int]], jobs: Mapping[str, list[str]]) -> None:
         self._world, self._jobs = world, jobs
         self._operations = sorted({(method, path) for method, path, _ in missing})
-        self._bodies: dict[str, Callable[[], Any]] = {PUBLISH: lambda: dict(PUBLICATION)}
+        self._bodies: dict[str, Callable[[], Any]] = {
+            PUBLISH: lambda: dict(PUBLICATION),
+            paying.PATH: partial(paying.terms, world),
+            paying.AUTHORIZE: lambda: dict(paying.UNSIGNED),
+        }
         for form in FORMS:
             made = partial(self._draft, form)
             self._bodies[PATHS[form][0]] = self._bodies[f"/v1/{PATHS[form][1]}"] = made
@@ -123,11 +129,14 @@ class Direct:
         # Nobody listens there.
         with self._world.another_web(DATABASE_URL="postgres://nobody@127.0.0.1:9/nothing") as cut_off:
             self._each(cut_off)
+        published = self._ask("POST", PUBLISH, everybody).headers["location"].rsplit("/", 1)[1]
+        self._ask("GET", PUBLISH + "/{job_id}", everybody, job=published)
         with idle_publisher(self._world):
             job = self._ask("POST", PUBLISH, everybody).headers["location"].rsplit("/", 1)[1]
             self._ask("GET", PUBLISH + "/{job_id}", everybody, job=job)
             with staged(self._world):
                 self._ask("POST", PUBLISH, everybody)
+        self.seen.update(paying.every_answer(self._world))
         return self.seen
 
     def _each(self, client: Client) -> None:
@@ -140,7 +149,9 @@ class Direct:
             body = self._bodies[path]() if body is None else body
         raw = None if method == "GET" or path not in self._bodies else json.dumps(body).encode()
         query = "?limit=x" if job == "no-uuid" and "{job_id}" not in path else ""
-        response = client.exchange(method, path.replace("{job_id}", job or str(uuid4())) + query, raw)
+        place = path.replace("{job_id}", job or str(uuid4())).replace("{intent_id}", job or "pi_" + "0" * 24)
+        headers = {"Idempotency-Key": str(uuid4())} if path == paying.PATH else {}
+        response = client.exchange(method, place + query, raw, headers)
         self.seen[method, path, response.status] += 1
         return response
 
