@@ -19,7 +19,15 @@ from psycopg.adapt import Transformer
 
 _EXPLAINED = re.compile(r"\s*(--[^\n]*\n\s*)*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", re.IGNORECASE)
 # Nodes that hand on what a scan below them has read, or that read no table.
-_PASSING = {"CTE Scan", "Subquery Scan", "Function Scan", "Values Scan", "Table Function Scan", "Named Tuplestore Scan", "WorkTable Scan"}
+_PASSING = {
+    "CTE Scan",
+    "Subquery Scan",
+    "Function Scan",
+    "Values Scan",
+    "Table Function Scan",
+    "Named Tuplestore Scan",
+    "WorkTable Scan",
+}
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,13 @@ def taken_down() -> Iterator[list[Statement]]:
     original = psycopg.Cursor.execute
 
     def execute(self: Any, query: Any, params: Any = None, **options: Any) -> Any:
-        text = query if isinstance(query, str) else query.as_string(self.connection) if hasattr(query, "as_string") else str(query)
+        text = (
+            query
+            if isinstance(query, str)
+            else query.as_string(self.connection)
+            if hasattr(query, "as_string")
+            else str(query)
+        )
         found.append(Statement(text, params))
         return original(self, query, params, **options)
 
@@ -106,7 +120,9 @@ def rows_read(plan: Mapping[str, Any]) -> float:
     own = 0.0
     kind = plan["Node Type"]
     if kind.endswith("Scan") and kind not in _PASSING and kind != "Bitmap Index Scan":
-        read = sum(plan.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck"))
+        read = sum(
+            plan.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+        )
         own = read * plan.get("Actual Loops", 1)
     return own + sum(rows_read(child) for child in plan.get("Plans", []))
 

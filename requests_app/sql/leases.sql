@@ -1,4 +1,5 @@
--- Execution leases (design 5.1 no. 4 and 5). One row a resource, never deleted. The epoch grows by one at every take-over.
+-- Execution leases (design 5.1 no. 4 and 5). One row a resource, never deleted, except those of cases (forget_holds). The epoch grows by one
+-- at every take-over.
 -- Every condition on time uses the database's clock.
 
 -- name: look_at_lease
@@ -54,3 +55,12 @@ SELECT resource, epoch FROM exec_lease
  WHERE starts_with(resource, %(prefix)s)
    AND lease_until < clock_timestamp() - make_interval(secs => %(seconds)s::float8)
  ORDER BY resource;
+
+-- name: forget_holds
+-- duties/retention: reviewers' holds on cases (`review:<case>`), a row for each case that anybody ever took. The epoch of the next hold begins
+-- anew: nothing carries one but the page of the reviewer who is named in it, and a page that is open renews its hold.
+WITH gone AS MATERIALIZED (
+  SELECT resource FROM exec_lease
+   WHERE resource LIKE 'review:%%' AND lease_until < statement_timestamp() - make_interval(secs => %(seconds)s::float8)
+   ORDER BY resource LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+DELETE FROM exec_lease l USING gone WHERE l.resource = gone.resource;

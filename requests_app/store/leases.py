@@ -98,6 +98,11 @@ def idle_leases(conn: Connection[Any], prefix: str, seconds: float) -> list[Leas
     return [LeaseRef(*row) for row in rows]
 
 
+def forget_holds(conn: Connection[Any], seconds: float, limit: int) -> int:
+    """Delete at most `limit` reviewers' holds on cases that ended more than `seconds` ago: how many."""
+    return run(conn, "leases", "forget_holds", {"seconds": seconds, "limit": limit})
+
+
 def _liveness(resource: str, epoch: int) -> dict[str, int]:
     key = crc32(resource.encode())
     return {"key": key - 2**32 if key >= 2**31 else key, "epoch": epoch % _EPOCHS}

@@ -19,6 +19,7 @@ from requests_app.crash_points import crash_point
 from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store import idempotency
 from requests_app.store.beats import forget_silent
+from requests_app.store.leases import forget_holds
 from requests_app.store.session import connect
 from requests_app.store.sweep import purge_foreign, purge_requests
 from workers.leases import HeldLease
@@ -44,6 +45,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     with connect("maintenance", name="retention") as conn:
         removed += _batches(context, partial(purge_foreign, conn, FOREIGN_SECONDS, BATCH))
         removed += _batches(context, partial(forget_silent, conn, DAY))
+        removed += _batches(context, partial(forget_holds, conn, DAY, BATCH))
         removed += _batches(context, partial(idempotency.purge, conn, BATCH))
         if settings.RETENTION_ENABLED:
             for kind in REQUEST_KINDS:
