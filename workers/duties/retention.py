@@ -1,7 +1,7 @@
 """Final rows leave after their retention, with payload, shares, views and history. Rows that are not final never do.
 
 RETENTION_ENABLED=false keeps them for ever. Foreign references (other relayers share the gateway; their shares are counted like early ones of ours) leave after
-an hour, signs of life of what has long been gone after a day, and idempotency keys an hour after their end, always.
+an hour, signs of life of what has long been gone and reviewers' holds a day after their end, idempotency keys an hour after theirs, always.
 Should one of them turn out to be ours after all, the applier reads its answers from the log again.
 """
 
