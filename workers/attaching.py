@@ -14,7 +14,8 @@ from requests_app.store.queue import Subject
 from requests_app.store.session import transaction
 from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import commands as effects
-from requests_app.transitions.commands import Attached, Verdict, rejected
+from requests_app.transitions.commands import Attached
+from requests_app.transitions.outcomes import Verdict, rejected
 from workers.apply import Applier
 from workers.chain.calldata import Unencodable, encode_request
 from workers.chain.events import REQUEST_KINDS, decode_logs

@@ -18,15 +18,16 @@ from requests_app.errors import StaleEpoch
 from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import ReviewAction
 from requests_app.models.signing import AttemptKind
-from requests_app.states import Actor, Verb
+from requests_app.states import Actor, Kind, Verb
 from requests_app.store import commands as store
 from requests_app.store.attempts import Replacement
 from requests_app.store.commands import SINGLETON, OpenCommand, Outcome, SlotView
 from requests_app.store.session import transaction
 from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import commands as effects
-from requests_app.transitions.commands import Verdict, rejected
-from workers import attaching, replace
+from requests_app.transitions import payment_commands
+from requests_app.transitions.outcomes import Verdict, rejected
+from workers import attaching, payment_evidence, replace
 from workers.chain.fees import Fees, bumped
 from workers.leases import HeldLease
 from workers.signers import Lane
@@ -40,6 +41,7 @@ INTERVAL_SECONDS: Final = 0.25
 STANDBY_SECONDS: Final = 1.0
 _SENDS: Final = frozenset({ReviewAction.REPLACE.value, ReviewAction.CANCEL_NONCE.value})
 _WITH_IO: Final = _SENDS | {ReviewAction.ATTACH.value}
+_PAYMENTS_WITH_IO: Final = _SENDS | {action.value for action in payment_commands.ASKS_CHAIN}
 
 
 class Unavailable(Exception):
@@ -115,7 +117,8 @@ def _first_step(conn: psycopg.Connection[Any], fence: Fence) -> tuple[int, list[
 
 
 def _needs_io(command: OpenCommand) -> bool:
-    return command.kind is CommandKind.HITL and command.payload.get("action") in _WITH_IO
+    known = _PAYMENTS_WITH_IO if command.target_kind == Kind.PAYMENT else _WITH_IO
+    return command.kind is CommandKind.HITL and command.payload.get("action") in known
 
 
 def _applied(conn: psycopg.Connection[Any], command: OpenCommand, fence: Fence) -> Verdict:
@@ -141,16 +144,21 @@ def _second_step(context: ShiftContext, fence: Fence, lane: Lane | None, command
         if command.payload["action"] in _SENDS:
             verdict = _send(context, lane, command) if lane is not None else rejected("its signer is not known")
             moves = verdict.outcome is Outcome.APPLIED and command.payload["action"] == ReviewAction.REPLACE.value
+        elif command.target_kind == Kind.PAYMENT:
+            return payment_evidence.decide(context, fence, command)
         else:
             return attaching.attach(context, fence, command)
-    except (Unavailable, attaching.Unavailable) as error:
+    except (Unavailable, attaching.Unavailable, payment_evidence.Unavailable) as error:
         log.warning("command waits for the chain: %s", error, extra={"action": "command_waits"})
         return 0
     with transaction(context.conn):
         hold_fence(context.conn, fence)
         if moves:
             # The chain may have decided the row meanwhile: then there is nothing to resume, and the attempt was made all the same.
-            effects.move(context.conn, command, Verb.RESUME, Actor.OPERATOR, fence.epoch)
+            if command.target_kind == Kind.PAYMENT:
+                payment_commands.resumed(context.conn, command, fence.epoch)
+            else:
+                effects.move(context.conn, command, Verb.RESUME, Actor.OPERATOR, fence.epoch)
         ended = store.consume(context.conn, fence, command.command_id, *verdict)
         crash_point("before_command_end_commit")
     crash_point("after_command_end_commit")
@@ -167,12 +175,12 @@ def _send(context: ShiftContext, lane: Lane, command: OpenCommand) -> Verdict:
         lane.resend_all = True
         return Verdict(Outcome.APPLIED, {"tx_hash": "0x" + known.tx_hash.hex(), "nonce": known.nonce})
     with transaction(context.conn):
-        subject, verdict = effects.judged(context.conn, command)
-        slot, closed = effects.open_slot(context.conn, subject)
+        subject = command.subject
+        slot, refusal = _open_slot(context.conn, command)
         crash_point("before_judge_command_commit")
     crash_point("after_judge_command_commit")
-    if verdict or closed or slot is None:
-        return verdict or closed or rejected("no nonce")
+    if refusal or slot is None:
+        return refusal or rejected("no nonce")
     if slot.signer_id != lane.id:
         return rejected("its nonce belongs to another signer")
     made = _signed(context, lane, command, slot)
@@ -181,6 +189,19 @@ def _send(context: ShiftContext, lane: Lane, command: OpenCommand) -> Verdict:
     if replace.send(context, lane, [made], [subject]) == 0:
         raise StaleEpoch(f"{command.command_id}: the nonce was closed meanwhile, or the lease is gone")
     return Verdict(Outcome.APPLIED, {"tx_hash": "0x" + made.tx_hash.hex(), "nonce": made.nonce})
+
+
+def _open_slot(conn: psycopg.Connection[Any], command: OpenCommand) -> tuple[SlotView | None, Verdict | None]:
+    """The nonce at which a further attempt may be made, or why none may."""
+    if command.target_kind == Kind.PAYMENT:
+        intent, verdict = payment_commands.judged(conn, command)
+        if intent is None or verdict is not None:
+            return None, verdict or rejected("not found")
+        ends = command.payload["action"] == ReviewAction.CANCEL_NONCE.value
+        return payment_commands.open_slot(conn, intent, to_end=ends)
+    subject, verdict = effects.judged(conn, command)
+    slot, closed = effects.open_slot(conn, subject)
+    return slot, verdict or closed
 
 
 def _signed(context: ShiftContext, lane: Lane, command: OpenCommand, slot: SlotView) -> Replacement | Verdict:

@@ -29,6 +29,7 @@ from workers.payment_reverts import key_of, spender
 from workers.senders import Examined, Trace, Verdict
 from workers.settling import Item
 from workers.signers import Lane
+from workers.windows import MARGIN_SECONDS
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext
@@ -37,6 +38,12 @@ log = logging.getLogger("relayer.settle")
 
 SECOND_LOOK_SECONDS: Final = 2.0
 LONGEST_WAIT_SECONDS: Final = 3600.0
+
+
+def _seconds_left(intent: Intent) -> float:
+    """Until the authorization's window closes, by the database's clock at the moment it was read."""
+    read_at = intent.updated_at.timestamp() + intent.age_seconds
+    return int((intent.authorization or {})["valid_before"]) - read_at
 
 
 class LaneSender:
@@ -119,6 +126,9 @@ class LaneSender:
             return Examined(Verdict.NEVER, str(error))
         if call.to not in gateway.tokens:
             return Examined(Verdict.NEVER, f"token {intent.token} is not configured")
+        if not intent.window_closed and _seconds_left(intent) < MARGIN_SECONDS:
+            # Not worth a nonce: it would be spent on nothing at once.
+            return Examined(Verdict.LATER, "its authorization is about to end", seconds=MARGIN_SECONDS)
         return call
 
     def _examined(self, item: Item, call: ContractCall, answer: Answer[int]) -> Examined:

@@ -61,6 +61,7 @@ class Lane:
     silences: int = 0
     finalize_at: float = 0.0
     replace_at: float = 0.0
+    windows_at: float = 0.0
     moved_at: float = field(default_factory=monotonic)
     has_open: bool = True
     resend_all: bool = True

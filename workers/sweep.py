@@ -11,7 +11,19 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-from workers.duties import bands, bands_retire, confirm, deadlines, figures, jobs, keys, reorgs, retention, thresholds
+from workers.duties import (
+    bands,
+    bands_retire,
+    confirm,
+    deadlines,
+    figures,
+    jobs,
+    keys,
+    payment_jobs,
+    reorgs,
+    retention,
+    thresholds,
+)
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -62,6 +74,7 @@ def duties() -> list[DutyTurn]:
         DutyTurn("deadlines", deadlines.INTERVAL, deadlines.run),
         DutyTurn("confirm", confirm.INTERVAL, confirm.run),
         DutyTurn("jobs", jobs.INTERVAL, jobs.run),
+        DutyTurn("payment_jobs", payment_jobs.INTERVAL, payment_jobs.run),
         DutyTurn("keys", keys.INTERVAL, keys.run),
         DutyTurn("reorgs", reorgs.INTERVAL, reorgs.run),
         DutyTurn("bands", bands.INTERVAL, bands.run),

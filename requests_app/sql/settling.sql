@@ -72,15 +72,15 @@ SELECT DISTINCT ON (o.ref) o.ref, o.tx_hash, o.position >> 20 AS block, o.cancel
  ORDER BY o.ref, o.canceled, o.position;
 
 -- name: closing_payments
--- Open nonces of a signer whose payer's authorization ends within `margin`: the call at them is not worth another offer. Those
--- that have a no-op already are left out.
+-- Open nonces from `from_nonce` on whose payer's authorization ends within `margin`: the call at them is not worth another offer.
+-- Those that have a no-op already are left out.
 SELECT s.nonce, s.subject_id, m.seq, m.max_fee, m.max_priority
   FROM nonce_slot s JOIN payment_intent r ON r.id = s.subject_id
  CROSS JOIN LATERAL (
    SELECT max(t.seq)::int AS seq, max(t.max_fee_per_gas) AS max_fee, max(t.max_priority_fee) AS max_priority,
           bool_or(t.kind IN ('cancel', 'fill')) AS filled
      FROM tx_attempt t WHERE t.signer_id = s.signer_id AND t.nonce = s.nonce) m
- WHERE s.signer_id = %(signer)s AND s.kind = 4 AND s.state IN ('signed', 'live') AND NOT m.filled
+ WHERE s.signer_id = %(signer)s AND s.kind = 4 AND s.state IN ('signed', 'live') AND s.nonce >= %(from_nonce)s AND NOT m.filled
    AND (r.authorization->>'valid_before')::numeric <= extract(epoch FROM clock_timestamp()) + %(margin)s::float8
  ORDER BY s.nonce LIMIT %(limit)s::bigint;
 
@@ -88,13 +88,19 @@ SELECT s.nonce, s.subject_id, m.seq, m.max_fee, m.max_priority
 -- A nonce that a reverted call of ours has taken, final: no transaction of it can move money any more.
 UPDATE nonce_slot n SET state = 'dead'
   FROM tx_attempt t
- WHERE n.kind = 4 AND n.subject_id = %(id)s AND n.state IN ('mined', 'final')
+ WHERE n.kind = 4 AND n.subject_id = %(id)s AND n.state = 'final'
    AND t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash AND t.receipt_status = 0;
 
--- name: overdue_payments
--- Settling for longer than allowed, with what is signed; the oldest first (index payment_intent_active).
+-- name: is_reverted
+SELECT 1 FROM nonce_slot n JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash
+ WHERE n.kind = 4 AND n.subject_id = %(id)s AND n.state = 'final' AND t.receipt_status = 0;
+
+-- name: lost_payments
+-- Payments that wait for the settle worker without a job (index payment_intent_active). One whose job was given up waits for a person.
 SELECT r.id FROM payment_intent r
- WHERE r.state = 'settling' AND r.updated_at <= clock_timestamp() - make_interval(secs => %(seconds)s::float8)
+ WHERE r.state IN ('authorized', 'settling') AND r.updated_at <= clock_timestamp() - make_interval(secs => %(idle)s::float8)
+   AND NOT EXISTS (SELECT 1 FROM queue_job j WHERE j.job_key = r.public_id || '/settle')
+   AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.kind = 4 AND d.subject_id = r.id AND d.status = 'parked')
  ORDER BY r.updated_at LIMIT %(limit)s::bigint;
 
 -- name: is_attempt

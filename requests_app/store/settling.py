@@ -150,9 +150,11 @@ def seen_spent(conn: Connection[Any], keys: Sequence[tuple[bytes, bytes, bytes]]
     return {bytes(row.ref): Seen(bytes(row.tx_hash), row.block, row.canceled) for row in rows}
 
 
-def closing_payments(conn: Connection[Any], signer_id: int, margin: float, limit: int) -> list[Closing]:
-    """Open nonces without a no-op whose authorization ends within `margin` seconds, lowest first."""
-    parameters = {"signer": signer_id, "margin": float(margin), "limit": limit}
+def closing_payments(
+    conn: Connection[Any], signer_id: int, from_nonce: int, margin: float, limit: int
+) -> list[Closing]:
+    """Open nonces without a no-op, `from_nonce` or higher, whose authorization ends within `margin` seconds, lowest first."""
+    parameters = {"signer": signer_id, "from_nonce": from_nonce, "margin": float(margin), "limit": limit}
     return [
         Closing(row.nonce, Subject(Kind.PAYMENT, row.subject_id), row.seq, int(row.max_fee), int(row.max_priority))
         for row in fetch_all(conn, "settling", "closing_payments", parameters)
@@ -160,14 +162,18 @@ def closing_payments(conn: Connection[Any], signer_id: int, margin: float, limit
 
 
 def bury_reverted(conn: Connection[Any], intent_id: int) -> int:
-    """Mark the nonce of a payment dead whose call was mined and reverted, for good (the caller has seen its block final)."""
+    """Mark the final nonce of a payment dead whose call was mined there and reverted: how many."""
     return run(conn, "settling", "bury_reverted", {"id": intent_id})
 
 
-def overdue_payments(conn: Connection[Any], seconds: float, limit: int) -> list[int]:
-    """Ids of payments that have been settling for longer than `seconds`, the oldest first."""
-    rows = fetch_all(conn, "settling", "overdue_payments", {"seconds": float(seconds), "limit": limit})
-    return [row.id for row in rows]
+def is_reverted(conn: Connection[Any], intent_id: int) -> bool:
+    """Whether a call of the payment was mined and reverted at a nonce that is final."""
+    return fetch_one(conn, "settling", "is_reverted", {"id": intent_id}) is not None
+
+
+def lost_payments(conn: Connection[Any], idle: float, limit: int) -> list[int]:
+    """Ids of payments that wait for the settle worker since `idle` seconds with neither a job nor a parked letter."""
+    return [row.id for row in fetch_all(conn, "settling", "lost_payments", {"idle": float(idle), "limit": limit})]
 
 
 def is_attempt(conn: Connection[Any], intent_id: int, tx_hash: bytes) -> bool:

@@ -6,7 +6,7 @@ rejected with its reason, never tried again blindly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
@@ -14,21 +14,15 @@ from psycopg import Connection
 from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import ReviewAction
 from requests_app.models.signing import SignerStatus
-from requests_app.states import FINAL, Actor, Status, Verb
+from requests_app.states import FINAL, Actor, Kind, Status, Verb
 from requests_app.store import commands as store
 from requests_app.store import requests as request_store
 from requests_app.store.commands import OpenCommand, Outcome, SlotView, Target
 from requests_app.store.queue import READY, SEND, Subject, enqueue_jobs
 from requests_app.store.session import fetch_one, run
-from requests_app.transitions import generic
+from requests_app.transitions import generic, payment_commands
 from requests_app.transitions.generic import Change
-
-
-class Verdict(NamedTuple):
-    """How a command ended, with what its reader should know."""
-
-    outcome: Outcome
-    result: Mapping[str, Any] = {}
+from requests_app.transitions.outcomes import Verdict, rejected
 
 
 class Attached(NamedTuple):
@@ -40,11 +34,6 @@ class Attached(NamedTuple):
 
 
 Effect = Callable[[Connection[Any], OpenCommand, int], Verdict]
-
-
-def rejected(reason: str) -> Verdict:
-    """A precondition does not hold."""
-    return Verdict(Outcome.REJECTED, {"reason": reason})
 
 
 def judged(conn: Connection[Any], command: OpenCommand) -> tuple[Subject, Verdict | None]:
@@ -63,6 +52,8 @@ def judged(conn: Connection[Any], command: OpenCommand) -> tuple[Subject, Verdic
 
 def apply(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
     """Carry out a command whose effect stays in the database, in the caller's transaction."""
+    if command.target_kind == Kind.PAYMENT:
+        return payment_commands.apply(conn, command, epoch)
     effect: Effect | None
     if command.kind is CommandKind.HITL:
         effect = _DECISIONS.get(str(command.payload.get("action")))
