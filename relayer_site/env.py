@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import environ
+from django.core.exceptions import ImproperlyConfigured
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,12 +32,19 @@ def text(name: str, default: str = "") -> str:
 
 def number(name: str, default: int) -> int:
     """One integer. Raises ImproperlyConfigured for anything else."""
-    return int(env.int(name, default=default))
+    return int(_read(name, "a whole number", lambda: env.int(name, default=default)))
 
 
 def seconds(name: str, default: float) -> float:
-    """A duration in seconds."""
-    return float(env.float(name, default=default))
+    """A duration in seconds. Raises ImproperlyConfigured for anything that is no number."""
+    return float(_read(name, "a number of seconds", lambda: env.float(name, default=default)))
+
+
+def _read(name: str, what: str, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be {what}") from None
 
 
 def flag(name: str, default: bool) -> bool:
@@ -49,9 +59,48 @@ def items(name: str, default: list[str]) -> list[str]:
 
 
 def document(name: str, default: Any) -> Any:
-    """A JSON value."""
+    """A JSON value of the default's kind. Raises ImproperlyConfigured, without the text: it may hold a key."""
     raw = text(name)
-    return json.loads(raw) if raw else default
+    if not raw:
+        return default
+    try:
+        found = json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise ImproperlyConfigured(f"{name} is not JSON: {error.msg} at character {error.pos + 1}") from None
+    if not isinstance(found, type(default)):
+        kinds = {dict: "an object", list: "a list"}
+        raise ImproperlyConfigured(f"{name} must be {kinds.get(type(default), type(default).__name__)} in JSON")
+    return found
+
+
+def entries(name: str, default: list[dict[str, Any]], required: tuple[str, ...]) -> list[dict[str, Any]]:
+    """A JSON list of objects, each with the `required` members. Raises ImproperlyConfigured."""
+    found: list[dict[str, Any]] = document(name, default)
+    for place, entry in enumerate(found, 1):
+        if not isinstance(entry, dict):
+            raise ImproperlyConfigured(f"{name}: entry {place} is not an object")
+        missing = [member for member in required if member not in entry]
+        if missing:
+            raise ImproperlyConfigured(f"{name}: entry {place} lacks {', '.join(missing)}")
+    return found
+
+
+def pairs(name: str) -> dict[str, str]:
+    """NAME=VALUE entries, separated by commas or white space. Raises ImproperlyConfigured."""
+    found = items(name, [])
+    if not all("=" in entry for entry in found):
+        raise ImproperlyConfigured(f"{name}: every entry must be KEY=VALUE")
+    return dict(entry.split("=", 1) for entry in found)
+
+
+def database_url(name: str) -> str:
+    """The address of a PostgreSQL, or nothing. Raises ImproperlyConfigured, without the text: it holds a password."""
+    raw = text(name)
+    if raw and not re.match(r"(postgres|postgresql|psql|pgsql)://", raw):
+        raise ImproperlyConfigured(
+            f"{name} must be postgres://user:password@host:port/database (PostgreSQL 14 or newer)"
+        )
+    return raw
 
 
 def deployment(path: Path) -> dict[str, Any]:

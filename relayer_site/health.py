@@ -74,6 +74,7 @@ class Probe:
             _log.warning(
                 "health check failed",
                 extra={"action": "health_check_failed", "dependency": self.name, "error": type(error).__name__},
+                exc_info=error,
             )
         return {self.name: False}
 

@@ -125,7 +125,7 @@ DATABASE_ROLE_OPTIONS = {
     "worker": {"statement_timeout": "10s", "idle_in_transaction_session_timeout": "5s", "lock_timeout": "2s"},
     "maintenance": {},
 }
-DATABASE_URL = env.text("DATABASE_URL")
+DATABASE_URL = env.database_url("DATABASE_URL")
 
 
 def _database() -> dict[str, Any]:
@@ -210,7 +210,7 @@ GATEWAY_START_BLOCK = env.number("GATEWAY_START_BLOCK", int(_gateway.get("start_
 GATEWAY_FEE_CEILING_WEI = env.number("GATEWAY_FEE_CEILING_WEI", 500_000_000_000)
 STUCK_SECONDS = env.seconds("STUCK_SECONDS", 60)
 GATEWAY_SIGNER_KEYS = env.items("GATEWAY_SIGNER_KEYS", _deployment.get("relayer_signer_keys", []))
-HOST_CHAINS: list[dict[str, Any]] = env.document(
+HOST_CHAINS: list[dict[str, Any]] = env.entries(
     "HOST_CHAINS",
     [
         {
@@ -222,8 +222,9 @@ HOST_CHAINS: list[dict[str, Any]] = env.document(
         }
         for host in _hosts
     ],
+    ("chain_id", "url", "acl_address"),
 )
-HOST_RPC_URLS = dict(entry.split("=", 1) for entry in env.items("HOST_RPC_URLS", []))
+HOST_RPC_URLS = env.pairs("HOST_RPC_URLS")
 HOST_CHAINS = [{**host, "url": HOST_RPC_URLS.get(str(host["chain_id"]), host["url"])} for host in HOST_CHAINS]
 PROTOCOL_CONFIG_ADDRESS = env.text(
     "PROTOCOL_CONFIG_ADDRESS", (_hosts[0].get("protocol_config") or "") if _hosts else ""

@@ -43,6 +43,23 @@ def test_production_is_clean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
+        ("HOST_CHAINS", '[{"chain_id":1,"url":"https://key:pa55word@eth.example.com"', "HOST_CHAINS is not JSON: "),
+        ("DATABASE_URL", "mysql://user:pa55word@db/relayer", "DATABASE_URL must be postgres://"),
+    ],
+)
+def test_malformed_settings_are_named_in_one_line(tmp_path: Path, name: str, value: str, said: str) -> None:
+    """A raw traceback of the JSON reader, and DATABASE_URL=foo that passed with a warning, told nobody what to mend."""
+    found = check(tmp_path, **{name: value})
+    assert found.returncode != 0
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
+    assert found.stderr.count("\n") == 1
+    assert "pa55word" not in found.stderr, "no secret on the terminal"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
         ("GATEWAY_SIGNER_KEYS", "0x12", "a signer key is not 32 bytes"),
         ("GATEWAY_RPC_URLS", "ftp://user:pa55word@rpc.example.com", "not an http or https URL"),
     ],
