@@ -59,7 +59,7 @@ def items(name: str, default: list[str]) -> list[str]:
 
 
 def document(name: str, default: Any) -> Any:
-    """A JSON value of the default's kind. Raises ImproperlyConfigured, without the text: it may hold a key."""
+    """A JSON object or list, as the default is. Raises ImproperlyConfigured, without the text: it may hold a key."""
     raw = text(name)
     if not raw:
         return default
@@ -68,8 +68,8 @@ def document(name: str, default: Any) -> Any:
     except json.JSONDecodeError as error:
         raise ImproperlyConfigured(f"{name} is not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(found, type(default)):
-        kinds = {dict: "an object", list: "a list"}
-        raise ImproperlyConfigured(f"{name} must be {kinds.get(type(default), type(default).__name__)} in JSON")
+        wanted = "an object" if isinstance(default, dict) else "a list"
+        raise ImproperlyConfigured(f"{name} must be {wanted} in JSON")
     return found
 
 
