@@ -59,7 +59,7 @@ def receipts(context: ShiftContext, kind: Kind, ids: Sequence[int]) -> ReceiptEv
             logs += receipt.logs
     if logs:
         contracts = context.clients.gateway.contracts
-        _apply(context, [one for one in decode_logs(logs).envelopes if one.contract in contracts])
+        store_and_apply(context, [one for one in decode_logs(logs).envelopes if one.contract in contracts])
     return found
 
 
@@ -85,7 +85,7 @@ def repair(context: ShiftContext, receipts: Sequence[Receipt], ref: bytes) -> bo
     contracts = context.clients.gateway.contracts
     logs = [one for receipt in receipts for one in receipt.logs]
     found = [one for one in decode_logs(logs).envelopes if one.contract in contracts]
-    _apply(context, found)
+    store_and_apply(context, found)
     return any(one.ref == ref for one in found)
 
 
@@ -147,10 +147,10 @@ def _read_again(context: ShiftContext, rows: Sequence[Overdue]) -> None:
     except (RpcError, RpcUnavailable, Unreadable) as error:
         log.warning("answers not read again: %s", error, extra={"action": "read_again_failed"})
         return
-    _apply(context, found)
+    store_and_apply(context, found)
 
 
-def _apply(context: ShiftContext, found: Sequence[Envelope]) -> None:
+def store_and_apply(context: ShiftContext, found: Sequence[Envelope]) -> None:
     """Store what the log lacks below the seal, then apply it. What lies above the seal is the listener's."""
     source = envelopes.read_source(context.conn, GATEWAY)
     below = [one for one in found if source is not None and one.position <= envelopes.last_position(source.block)]
