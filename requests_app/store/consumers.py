@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from psycopg import Connection
 
 from requests_app.errors import RelayerError
-from requests_app.store.session import fetch_all, fetch_one, run
+from requests_app.store.session import fetch_all, fetch_binary, fetch_one, run
 
 REQUESTS: Final = "requests"  # the consumer that moves gateway requests
 
@@ -68,7 +68,7 @@ def still_logged(
 def read_page(conn: Connection[Any], source_id: int, after: int, upto: int, limit: int) -> list[Stored]:
     """The envelopes with after < position <= upto in order, at most `limit`. `upto` must not lie above the seal."""
     parameters = {"source": source_id, "after": after, "upto": upto, "limit": limit}
-    return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_page", parameters)]
+    return fetch_binary(conn, "envelopes", "read_page", parameters, Stored)
 
 
 def read_by_refs(conn: Connection[Any], source_id: int, refs: Sequence[bytes], floor: int, upto: int) -> list[Stored]:
@@ -76,7 +76,7 @@ def read_by_refs(conn: Connection[Any], source_id: int, refs: Sequence[bytes], f
     if not refs or upto < floor:
         return []
     parameters = {"source": source_id, "refs": list(refs), "floor": floor, "upto": upto}
-    return [Stored(*row) for row in fetch_all(conn, "envelopes", "read_by_refs", parameters)]
+    return fetch_binary(conn, "envelopes", "read_by_refs", parameters, Stored)
 
 
 def parked_positions(

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 import psycopg
 from django.conf import settings
 from django.db import connections
-from psycopg.rows import namedtuple_row
+from psycopg.rows import args_row, namedtuple_row
 from psycopg.types.json import JsonbLoader
 
 from requests_app import sql
@@ -22,6 +22,7 @@ from requests_app.metrics import timed_query
 Row = Any  # a named tuple whose fields are the statement's columns
 Params = Mapping[str, Any]
 Role = Literal["worker", "maintenance"]
+T = TypeVar("T")
 _NONE: Final[Params] = {}
 
 # Workers' statements go by index, whatever the statistics say: those of a queue that was empty a minute ago make the planner
@@ -118,6 +119,14 @@ def fetch_all(conn: psycopg.Connection[Any], topic: str, name: str, params: Para
         return list(cursor.execute(sql.statement(topic, name, **parts), params).fetchall())
 
 
+def fetch_binary(
+    conn: psycopg.Connection[Any], topic: str, name: str, params: Params, make: Callable[..., T]
+) -> list[T]:
+    """All rows of a named statement as `make(*columns)`, sent in the binary format: long bytes cost half as much."""
+    with timed_query(topic), psycopg.Cursor(conn, row_factory=args_row(make)) as cursor:
+        return list(cursor.execute(sql.statement(topic, name), params, binary=True).fetchall())
+
+
 def fetch_one(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> Row | None:
     """The first row of a named statement, or None."""
     with timed_query(parts.get("table", topic)), _rows(conn) as cursor:
@@ -144,9 +153,6 @@ def run(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _
     """Run a named statement that returns no rows: how many rows it touched. The caller checks the count."""
     with timed_query(parts.get("table", topic)), psycopg.Cursor(conn) as cursor:
         return cursor.execute(sql.statement(topic, name, **parts), params).rowcount
-
-
-T = TypeVar("T")
 
 
 def retry_serialization(work: Callable[[], T], attempts: int = 3) -> T:
