@@ -53,8 +53,7 @@ WITH request AS MATERIALIZED (
      SET n = g.n + excluded.n, threshold = coalesce(g.threshold, excluded.threshold),
          kind = coalesce(g.kind, excluded.kind), request_id = coalesce(g.request_id, excluded.request_id)
   RETURNING gw_reference_id, n, threshold, kind, request_id)
-SELECT c.gw_reference_id AS ref, c.kind, c.request_id, c.n, c.threshold, own.tx_hash, own.block,
-       (SELECT count(*) FROM stored) AS stored
+SELECT c.gw_reference_id AS ref, c.kind, c.request_id, c.n, c.threshold, own.tx_hash, own.block
   FROM counter c LEFT JOIN own ON own.ref = c.gw_reference_id AND own.subject_id = c.request_id
  ORDER BY c.gw_reference_id;
 

@@ -6,12 +6,15 @@ Call them inside one transaction, in the order of `transitions/answers.py`. Refe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
 from requests_app.states import TRANSITIONS, Actor, Kind, Verb, sources
-from requests_app.store.session import Row, fetch_all, run
+from requests_app.store.session import Row, fetch_all, fetch_binary, run
+
+
+_KINDS: Final = {kind.value: kind for kind in Kind}
 
 
 class RequestSeen(NamedTuple):
@@ -91,7 +94,7 @@ def absorb(
     """
     # Material and handles form of one request say the same; anybody may use a payment's ref in a transaction of their own.
     once = {(seen.ref, seen.tx_hash): seen for seen in requests}
-    rows = fetch_all(conn, "answers", "absorb", {
+    return fetch_binary(conn, "answers", "absorb", {
         "request_refs": [seen.ref for seen in once.values()], "request_kinds": [seen.kind.value for seen in once.values()],
         "request_txs": [seen.tx_hash for seen in once.values()], "request_blocks": [seen.block for seen in once.values()],
         "request_block_hashes": [seen.block_hash for seen in once.values()],
@@ -100,11 +103,11 @@ def absorb(
         "extras": [one.extra_data for one in shares], "share_txs": [one.tx_hash for one in shares],
         "share_positions": [one.position for one in shares], "thresholds": [one.threshold for one in shares],
         "other_refs": [ref for ref, _ in others], "other_kinds": [kind.value for _, kind in others],
-    })  # fmt: skip
-    return [
-        Absorbed(bytes(row.ref), Kind(row.kind), row.request_id, row.n, row.threshold, row.tx_hash, row.block)
-        for row in rows
-    ]
+    }, _absorbed)  # fmt: skip
+
+
+def _absorbed(ref: bytes, kind: int, *rest: Any) -> Absorbed:
+    return Absorbed(ref, _KINDS[kind], *rest)
 
 
 def record_receipts(
