@@ -14,10 +14,8 @@ from requests_app.states import Kind
 from requests_app.store.envelopes import INDEX_BITS
 from requests_app.store.observations import Seen, Transferred
 from requests_app.transitions.answers import Consensus, Facts, ProofAnswer, PublicAnswer, RequestSeen, Share
-from workers.chain.events import (
-    PAYMENT_KINDS,
-    Event,
-    EventKind,
+from workers.chain.events import PAYMENT_KINDS, Event, EventKind, decode_payload
+from workers.chain.gateway_events import (
     ProofRejected,
     ProofRequested,
     ProofVerified,
@@ -26,7 +24,6 @@ from workers.chain.events import (
     ThresholdReached,
     UserDecryptionRequested,
     UserShareResponded,
-    decode_payload,
 )
 from workers.chain.hexdata import hex_data
 from workers.chain.payment_events import AuthorizationCanceled, AuthorizationUsed, PaymentEvent, PaymentTransferred

@@ -16,6 +16,16 @@ from typing import Any, Final, TypeAlias
 from requests_app.errors import RelayerError
 from workers.chain import payment_events
 from workers.chain.abi_reader import WORD, MalformedAbi, bytes32_list, bytes_list, dynamic_bytes, word
+from workers.chain.gateway_events import (
+    ProofRejected,
+    ProofRequested,
+    ProofVerified,
+    PublicDecryptionRequested,
+    PublicDecryptionResponded,
+    ThresholdReached,
+    UserDecryptionRequested,
+    UserShareResponded,
+)
 from workers.chain.hexdata import MalformedHex, data, quantity
 from workers.chain.keccak import topic
 from workers.chain.payment_events import AuthorizationCanceled, AuthorizationUsed, PaymentEvent
@@ -115,71 +125,6 @@ class DecodedLogs:
     ignored: int
 
 
-@dataclass(frozen=True, slots=True)
-class PublicDecryptionRequested:
-    """The gateway assigned `ref` to a public decrypt request."""
-
-    ref: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class UserDecryptionRequested:
-    """The gateway assigned `ref` to a user decrypt request."""
-
-    ref: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ProofRequested:
-    """The gateway assigned `ref` to an input proof."""
-
-    ref: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PublicDecryptionResponded:
-    """The KMS consensus: the ABI-encoded plaintexts and the nodes' 65-byte signatures."""
-
-    ref: bytes
-    decrypted_result: bytes
-    signatures: tuple[bytes, ...]
-    extra_data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class UserShareResponded:
-    """One KMS node's share. `share_index` is the order of arrival on chain, not a party id."""
-
-    ref: bytes
-    share_index: int
-    share: bytes
-    signature: bytes
-    extra_data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdReached:
-    """The gateway has seen enough shares for `ref`; this transaction is the consensus."""
-
-    ref: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ProofVerified:
-    """The coprocessors' consensus: 32-byte handles and 65-byte signatures."""
-
-    ref: bytes
-    handles: tuple[bytes, ...]
-    signatures: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProofRejected:
-    """The coprocessors rejected the proof."""
-
-    ref: bytes
-
-
 Event: TypeAlias = (
     PublicDecryptionRequested
     | UserDecryptionRequested
@@ -206,12 +151,13 @@ def decode_log(raw: Mapping[str, Any]) -> Envelope:
         position = block << POSITION_BITS | index
         topics = [data(item, WORD) for item in raw["topics"]]
         kind = TOPICS.get(topics[0]) if topics else None
+        body = data(raw.get("data"))
+        payment_ref = _payment_ref(kind, topics, len(body), position) if kind in PAYMENT_KINDS else None
         if kind is None or len(topics) < 2 or len(topics) > 4:
             raise BadLog(position, "unknown event")
         if raw.get("removed"):
             raise BadLog(position, "removed by a reorganisation")
-        body = data(raw.get("data"))
-        ref = topics[1] if kind not in PAYMENT_KINDS else _payment_ref(kind, topics, len(body), position)
+        ref = topics[1] if payment_ref is None else payment_ref
         payload = bytes((len(topics),)) + b"".join(topics) + body
         block_hash, tx_hash = data(raw.get("blockHash"), 32), data(raw.get("transactionHash"), 32)
         contract = data(raw.get("address"), 20)
