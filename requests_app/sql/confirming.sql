@@ -32,6 +32,18 @@ SELECT i.id FROM payment_intent i
                   AND NOT o.canceled AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
  ORDER BY i.updated_at LIMIT %(limit)s::int;
 
+-- name: stuck
+-- Payments that were signed, or sent on by a person, long ago, and of whose authorization the log shows nothing.
+SELECT i.id FROM payment_intent i
+  JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
+ WHERE i.state IN ('confirming', 'settling') AND i.created_at < clock_timestamp() - make_interval(secs => %(age)s::float8)
+   AND (SELECT max(t.at) FROM intent_transition t WHERE t.intent_id = i.id AND t.from_state IN ('authorized', 'needs_review'))
+         < clock_timestamp() - make_interval(secs => %(age)s::float8)
+   AND NOT EXISTS (SELECT 1 FROM payment_observation o
+                    WHERE o.ref = i.ref AND o.source_id = %(source)s AND NOT o.canceled
+                      AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
+ ORDER BY i.updated_at LIMIT %(limit)s::int;
+
 -- name: any_active
 -- Whether there is anything to look after at all.
 SELECT EXISTS (SELECT 1 FROM payment_intent i WHERE i.state IN ('authorized', 'confirming', 'needs_review', 'settling')) AS found;

@@ -31,3 +31,9 @@ def misused(conn: Connection[Any], source_id: int, upto: int, limit: int) -> lis
     """Payments before confirming whose payer's authorization is used at a position up to `upto`."""
     parameters = {"source": source_id, "upto": upto, "limit": limit}
     return [row.id for row in fetch_all(conn, "confirming", "misused", parameters)]
+
+
+def stuck(conn: Connection[Any], source_id: int, age_seconds: float, limit: int) -> list[int]:
+    """Settling or confirming payments that were signed, or sent on by a person, so long ago, and that the log shows nothing of."""
+    parameters = {"source": source_id, "age": age_seconds, "limit": limit}
+    return [row.id for row in fetch_all(conn, "confirming", "stuck", parameters)]

@@ -1,0 +1,87 @@
+"""No payment waits for ever (I3): signed long ago and in no block, it goes to a person, with what the chain says of it.
+
+Receipts of every attempt are asked once more: an execution that is found is applied, a revert is left to its own judge. A payment whose
+window is closed on the finalized chain cannot move money any more; the others may, and a person sees why they do not.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from django.conf import settings
+
+from requests_app.crash_points import crash_point
+from requests_app.finality import in_words
+from requests_app.models.reviews import ReasonCode
+from requests_app.states import Kind
+from requests_app.store import confirming as store
+from requests_app.store import envelopes
+from requests_app.store import intents as intent_store
+from requests_app.store.envelopes import Fence
+from requests_app.store.intents import Intent
+from requests_app.transitions import confirming
+from requests_app.transitions.confirming import Doubt
+from workers.chain.rpc_errors import RpcError, RpcUnavailable
+from workers.chain.views import Block
+from workers.duties import chain_evidence
+from workers.listener import GATEWAY
+from workers.shift import ShiftContext
+
+if TYPE_CHECKING:
+    from workers.leases import HeldLease
+
+log = logging.getLogger("relayer.confirm")
+
+INTERVAL: Final = 30.0
+LIMIT: Final = 200
+CLOSED: Final = "the payer's authorization is over on the finalized chain, and nobody has executed it"
+
+
+def run(context: ShiftContext, lease: HeldLease) -> int:
+    """Give stuck payments to a person; how many. Without an answer of the node nothing is judged."""
+    source = envelopes.read_source(context.conn, GATEWAY)
+    if source is None or source.halted is not None:
+        return 0
+    age = float(settings.PAYMENT_STUCK_SECONDS)
+    ids = store.stuck(context.conn, GATEWAY, age, LIMIT)
+    if not ids:
+        return 0
+    final = _finalized(context)
+    if final is None:
+        return 0
+    found = chain_evidence.receipts(context, Kind.PAYMENT, ids)
+    decided = found.mined | found.reverted | found.unknown
+    doubts = [
+        _doubt(intent, final, found.evidence.get(intent.id, {"attempts": []}))
+        for intent in intent_store.read_intents(context.conn, [one for one in ids if one not in decided])
+    ]
+    moved = confirming.doubt(context.conn, Fence(lease.resource, lease.instance, lease.epoch), doubts)
+    if moved:
+        log.warning("payments stuck", extra={"action": "payments_stuck", "count": len(moved)})
+    return len(moved)
+
+
+def _finalized(context: ShiftContext) -> Block | None:
+    crash_point("before_stuck_head_rpc")
+    try:
+        block = context.clients.gateway.finalized()
+    except (RpcError, RpcUnavailable) as error:
+        log.warning("finality not read: %s", error, extra={"action": "finality_unavailable"})
+        return None
+    crash_point("after_stuck_head_rpc")
+    return block
+
+
+def _doubt(intent: Intent, final: Block, evidence: dict[str, Any]) -> Doubt:
+    valid_before = int((intent.authorization or {}).get("valid_before", 0))
+    evidence = {
+        **evidence,
+        "state": intent.state.value,
+        "valid_before": valid_before,
+        "finalized_time": final.timestamp,
+    }
+    if final.timestamp >= valid_before:
+        return Doubt(intent, ReasonCode.AUTHORIZATION_WINDOW_CLOSED, CLOSED, evidence)
+    text = f"{intent.state.value} for {in_words(intent.age_seconds)}, and in no block"
+    return Doubt(intent, ReasonCode.OUTCOME_UNKNOWN, text, evidence)
