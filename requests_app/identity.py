@@ -17,7 +17,7 @@ from uuid import UUID
 from requests_app.states import Kind, ReqType
 
 Body = Mapping[str, Any]
-_REF_TAG: Final = "stablecoin-settlement-engine/payment-ref/v1"
+REF_TAG: Final = "stablecoin-settlement-engine/payment-ref/v1"
 
 
 def content_hash(kind: Kind, req_type: ReqType | None, body: Body) -> bytes:
@@ -41,7 +41,7 @@ def payment_ref(intent: str, chain: str, token: str, payer: str, merchant: str, 
 
     It is the nonce of the payer's EIP-3009 authorization and names the payment in job, ledger, log and chain.
     """
-    parts = (_REF_TAG, intent, chain, token, payer, merchant, str(amount))
+    parts = (REF_TAG, intent, chain, token, payer, merchant, str(amount))
     return hashlib.sha256(b"".join(length_prefixed(part.encode()) for part in parts)).digest()
 
 

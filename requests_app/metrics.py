@@ -49,6 +49,11 @@ request_cache = Counter(
     "POSTs that met a live row with their content (hit) or not (miss)",
     ("req_type", "result"),
 )
+invariant_violations = Counter(
+    "relayer_invariant_violations_total",
+    "Rows that broke an invariant of the books when they were looked at",
+    ("invariant",),
+)
 
 
 @lru_cache(maxsize=256)

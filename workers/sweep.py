@@ -14,6 +14,7 @@ from typing import Final
 from workers.duties import (
     bands,
     bands_retire,
+    books,
     confirm,
     deadlines,
     figures,
@@ -83,6 +84,7 @@ def duties() -> list[DutyTurn]:
         DutyTurn("recon", recon.INTERVAL, recon.Reconciliation().run),
         DutyTurn("bands", bands.INTERVAL, bands.run),
         DutyTurn("bands_retire", bands_retire.INTERVAL, bands_retire.run),
+        DutyTurn("books", books.INTERVAL, books.run),
         DutyTurn("figures", figures.INTERVAL, figures.run),
         DutyTurn("retention", retention.INTERVAL, retention.run),
     ]

@@ -45,3 +45,10 @@ SELECT * FROM unnest(%(account)b::text[], %(chain)b::text[], %(token)b::text[], 
 -- name: balances
 SELECT account, chain, token, pending, posted FROM ledger_balance
  WHERE %(account)s::text IS NULL OR account = %(account)s::text ORDER BY account, chain, token;
+
+-- name: figures
+-- Open holds are those of payments under way (index payment_intent_active), so nobody counts the journal.
+SELECT coalesce((SELECT max(seq) FROM ledger_entry), 0) AS head, count(e.seq) AS open_holds,
+       coalesce(extract(epoch FROM clock_timestamp() - min(e.at)), 0)::float8 AS oldest_hold_seconds
+  FROM payment_intent r JOIN ledger_entry e ON e.entry_id = r.public_id || '/hold'
+ WHERE r.state IN ('settling', 'confirming', 'needs_review');

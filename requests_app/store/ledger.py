@@ -28,7 +28,7 @@ from requests_app.ledger import (
 )
 from requests_app.models.ledger import EntryKind
 from requests_app.states import IntentActor
-from requests_app.store.session import Row, fetch_all, fetch_one, run
+from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
 
 LOCK: Final = 1_818_583_911  # "ledg": the key of the journal's advisory lock
 _EMPTY: Final = Head(0, GENESIS)
@@ -54,6 +54,14 @@ class Balance(NamedTuple):
     token: str
     pending: int
     posted: int
+
+
+class Figures(NamedTuple):
+    """The journal in three numbers."""
+
+    head: int
+    open_holds: int
+    oldest_hold_seconds: float
 
 
 def append(conn: Connection[Any], entries: Sequence[Entry]) -> list[Appended]:
@@ -117,6 +125,11 @@ def journal(conn: Connection[Any], after: int = 0, page: int = 1000) -> Iterator
         if len(rows) < page:
             return
         after = rows[-1].seq
+
+
+def figures(conn: Connection[Any]) -> Figures:
+    """How far the journal is, and the holds of payments that are under way."""
+    return Figures(*fetch_only(conn, "ledger", "figures"))
 
 
 def _known(conn: Connection[Any], entries: Sequence[Entry]) -> dict[str, Chained]:
