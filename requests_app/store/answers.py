@@ -13,7 +13,6 @@ from psycopg import Connection
 from requests_app.states import TRANSITIONS, Actor, Kind, Verb, sources
 from requests_app.store.session import Row, fetch_all, fetch_binary, run
 
-
 _KINDS: Final = {kind.value: kind for kind in Kind}
 
 
