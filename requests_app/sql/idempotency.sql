@@ -37,7 +37,7 @@ UPDATE idempotency_record
 UPDATE idempotency_record SET expires_at = clock_timestamp(), lease_until = clock_timestamp()
  WHERE scope = %(scope)s AND key = %(key)s AND attempt = %(attempt)s AND response_status IS NULL;
 
--- name: purge
+-- name: purge_keys
 -- An hour after their end nobody who claimed them can still be at work.
 DELETE FROM idempotency_record AS r
  USING (SELECT scope, key FROM idempotency_record WHERE expires_at < clock_timestamp() - interval '1 hour'

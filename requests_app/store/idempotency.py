@@ -99,6 +99,6 @@ def release(conn: Connection[Any], scope: int, key: str, attempt: int) -> bool:
     return run(conn, "idempotency", "release", {"scope": scope, "key": key, "attempt": attempt}) == 1
 
 
-def purge(conn: Connection[Any], limit: int) -> int:
+def purge_keys(conn: Connection[Any], limit: int) -> int:
     """Remove at most `limit` records that have long been over; how many."""
-    return run(conn, "idempotency", "purge", {"limit": limit})
+    return run(conn, "idempotency", "purge_keys", {"limit": limit})

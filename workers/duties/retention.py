@@ -17,8 +17,8 @@ from django.conf import settings
 
 from requests_app.crash_points import crash_point
 from requests_app.states import REQUEST_KINDS, Kind
-from requests_app.store import idempotency
 from requests_app.store.beats import forget_silent
+from requests_app.store.idempotency import purge_keys
 from requests_app.store.leases import forget_holds
 from requests_app.store.session import connect
 from requests_app.store.sweep import purge_foreign, purge_requests
@@ -46,7 +46,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         removed += _batches(context, partial(purge_foreign, conn, FOREIGN_SECONDS, BATCH))
         removed += _batches(context, partial(forget_silent, conn, DAY))
         removed += _batches(context, partial(forget_holds, conn, DAY, BATCH))
-        removed += _batches(context, partial(idempotency.purge, conn, BATCH))
+        removed += _batches(context, partial(purge_keys, conn, BATCH))
         if settings.RETENTION_ENABLED:
             for kind in REQUEST_KINDS:
                 removed += _batches(context, partial(purge_requests, conn, kind, days(kind) * DAY, BATCH))

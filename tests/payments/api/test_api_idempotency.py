@@ -210,9 +210,9 @@ class TestStatements:
         for number in range(3):
             store.claim(conn, alice, f"k{number}", FIRST)
         age(conn, "expires_at", store.KEPT_SECONDS + 3500)
-        assert store.purge(conn, 10) == 0
+        assert store.purge_keys(conn, 10) == 0
         age(conn, "expires_at", 200)
-        assert (store.purge(conn, 2), store.purge(conn, 2), store.purge(conn, 2)) == (2, 1, 0)
+        assert (store.purge_keys(conn, 2), store.purge_keys(conn, 2), store.purge_keys(conn, 2)) == (2, 1, 0)
 
     def test_the_retention_duty_purges(self, committed: psycopg.Connection[Any]) -> None:
         account = insert_account(committed, "carol")
