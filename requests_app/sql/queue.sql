@@ -33,12 +33,22 @@ w AS MATERIALIZED (
 c AS MATERIALIZED (
   SELECT q.id
     FROM w CROSS JOIN LATERAL (
-      SELECT l.id, row_number() OVER (ORDER BY l.id) AS nth
+      SELECT l.id, row_number() OVER () AS nth
         FROM (SELECT j.id FROM queue_job j
                WHERE j.queue = %(queue)s AND j.priority = w.priority AND j.tenant_id = w.tenant_id
                  AND (j.tenant_id, j.id) >= (w.tenant_id, w.low) AND j.visible_at <= clock_timestamp()
                ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT w.take FOR UPDATE SKIP LOCKED) l) q
-   ORDER BY w.rank, q.nth, w.turn LIMIT %(limit)s::bigint),
+   ORDER BY w.rank, q.nth, w.turn LIMIT %(limit)s::bigint);
+
+-- name: claim_keys
+-- In its place, for jobs whose keys came by another carrier (sql/carrier.sql): those that nobody has, whether due or with the carrier.
+c AS MATERIALIZED (
+  SELECT id FROM queue_job
+   WHERE queue = %(queue)s AND job_key = ANY(%(keys)b::text[]) AND (visible_at <= clock_timestamp() OR leased_by = 'carrier')
+   ORDER BY priority, id FOR UPDATE SKIP LOCKED);
+
+-- name: leased
+-- The part behind either: what was claimed is hidden, and its attempt counts.
 l AS (
   UPDATE queue_job AS j
      SET attempt = j.attempt + 1, visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8),
@@ -47,13 +57,13 @@ l AS (
   RETURNING j.id, j.attempt, j.kind, j.subject_id, j.tenant_id, j.priority, j.job_key, j.enqueued_at);
 
 -- name: lease_jobs
-WITH {claim}
+WITH {claim}, {leased}
 SELECT id, attempt, kind, subject_id, tenant_id, priority, job_key FROM l ORDER BY priority, id;
 
 -- name: lease_requests
 -- The same lease, with the state of the rows behind the jobs read again in the same statement. A request is effective
 -- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1).
-WITH {claim}
+WITH {claim}, {leased}
 SELECT l.id, l.attempt, l.kind, l.subject_id, l.tenant_id, l.priority,
        coalesce(u.status, p.status, i.status) AS status,
        coalesce(u.ext_job_id, p.ext_job_id, i.ext_job_id) AS ext_job_id,
@@ -139,10 +149,10 @@ SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' 
 -- name: release_orphans
 -- Jobs leased by a process that holds no lease and gives no beat any more need not wait for their time to run out. A wrong
 -- guess is harmless: the former holder's receipts go stale with the next lease, and every effect is fenced. Reads the whole
--- table, which is bounded by the door (design I7); every 2 s a signer's holder.
+-- table, which is bounded by the door (design I7); every 2 s a signer's holder. What the carrier has is nobody's lease.
 WITH c AS MATERIALIZED (
   SELECT j.id FROM queue_job j
-   WHERE j.leased_by IS NOT NULL AND j.visible_at > clock_timestamp()
+   WHERE j.leased_by <> 'carrier' AND j.visible_at > clock_timestamp()
      AND NOT EXISTS (SELECT 1 FROM exec_lease l WHERE l.instance = j.leased_by AND l.lease_until > clock_timestamp())
      AND NOT EXISTS (SELECT 1 FROM worker_beat b
                       WHERE b.instance = j.leased_by AND b.at > clock_timestamp() - interval '10 seconds')
