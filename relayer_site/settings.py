@@ -183,6 +183,7 @@ SHIFT_TURNS = {
         "workers.settle.SettleTurn",
         "workers.commands.CommandTurn",
         "workers.publisher.PublishTurn",
+        "workers.drain.DrainTurn",
     ],
     "sweep": ["workers.sweep.duties"],
 }
@@ -252,6 +253,7 @@ API_PORT = env.number("API_PORT", 8000)
 
 QUEUE_CAPACITY = env.number("QUEUE_CAPACITY", 11_000)
 QUEUE_SAFETY_MARGIN = env.number("QUEUE_SAFETY_MARGIN", 1_000)
+QUEUE_URL = env.text("QUEUE_URL", "")
 
 LEASE_SECONDS = env.seconds("LEASE_SECONDS", 10)
 LEASE_HINT = env.flag("LEASE_HINT", True)

@@ -83,6 +83,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
     "Queues, leases, loops": {
         "QUEUE_CAPACITY": "Jobs a queue may hold",
         "QUEUE_SAFETY_MARGIN": "Places kept free below the capacity; beyond, new requests get 429",
+        "QUEUE_URL": "`sqs://region/queue` (`?endpoint=http://…` where it is not Amazon's): an SQS standard queue carries the keys of payments to be settled; the jobs stay in the database. Empty: the database alone",
         "LEASE_SECONDS": "Length of the leases of signers, listeners, duties and shifts; renewed every third",
         "LEASE_HINT": "Take over at once when the holder's database session is gone, and not only at expiry",
         "JOB_LEASE_SECONDS": "How long a leased job stays hidden from others",

@@ -97,10 +97,12 @@ def lease_jobs(
 
     By priority, then in turn by tenant, each tenant's oldest first. A loop keeps its `turns` from lease to lease.
     """
-    rows = _lease(conn, "lease_jobs", queue, limit, owner, seconds, turns)
-    return [
-        Delivery(Receipt(row.id, row.attempt), Subject(Kind(row.kind), row.subject_id), row.tenant_id) for row in rows
-    ]
+    return [delivery_of(row) for row in _lease(conn, "lease_jobs", queue, limit, owner, seconds, turns)]
+
+
+def delivery_of(row: Row) -> Delivery:
+    """A row of `lease_jobs`."""
+    return Delivery(Receipt(row.id, row.attempt), Subject(Kind(row.kind), row.subject_id), row.tenant_id)
 
 
 def lease_requests(
@@ -187,8 +189,8 @@ def _lease(
         return []
     started = monotonic()
     parameters = turns.parameters(known, limit, DEFERRED)
-    claim = sql.statement("queue", "claim")
-    rows = fetch_all(conn, "queue", name, {**parameters, "owner": owner, "seconds": float(seconds)}, claim=claim)
+    parts = {"claim": sql.statement("queue", "claim"), "leased": sql.statement("queue", "leased")}
+    rows = fetch_all(conn, "queue", name, {**parameters, "owner": owner, "seconds": float(seconds)}, **parts)
     turns.claimed(parameters, rows, monotonic() - started)
     return rows
 

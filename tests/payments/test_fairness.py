@@ -155,7 +155,7 @@ def test_statistics_of_an_empty_queue_do_not_make_a_lease_slow(conn: psycopg.Con
     conn.execute("VACUUM ANALYZE queue_job")
     heap(conn, 1, 50_000)
     known = Turns(SEND)
-    text = sql.statement("queue", name, claim=sql.statement("queue", "claim"))
+    text = sql.statement("queue", name, **{part: sql.statement("queue", part) for part in ("claim", "leased")})
     parameters = {**known.parameters(known.known(conn, DEFERRED), 100, DEFERRED), "owner": "w", "seconds": 30.0}
     plan = "\n".join(row[0] for row in conn.execute(f"EXPLAIN {text}", parameters))
     assert "Seq Scan on queue_job" not in plan

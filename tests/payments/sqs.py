@@ -1,0 +1,91 @@
+"""An SQS of our own (moto's server in this process), its clock in the tests' hands, and the drainer as the tests run it."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import boto3
+from moto.server import ThreadedMotoServer
+from moto.sqs import models
+from psycopg import Connection
+
+from requests_app.store import intents
+from requests_app.store.intents import SETTLE
+from workers.drain import DrainTurn
+from workers.sqs_client import SqsQueue, queue_address
+
+REGION = "eu-west-1"
+_numbers = itertools.count(1)
+
+
+class Cloud:
+    """The server, and its clock."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._real = models.unix_time_millis
+        self._ahead = 0.0
+
+    def url(self) -> str:
+        """The QUEUE_URL of a new, empty queue."""
+        name = f"settle-{os.getpid()}-{next(_numbers)}"
+        client = boto3.client("sqs", region_name=REGION, endpoint_url=self.endpoint)
+        client.create_queue(QueueName=name)
+        return f"sqs://{REGION}/{name}?endpoint={self.endpoint}"
+
+    def queue(self) -> SqsQueue:
+        """A new, empty queue."""
+        return SqsQueue(queue_address(self.url()))
+
+    def millis(self, *arguments: Any) -> float:
+        """The server's time."""
+        return float(self._real(*arguments)) + self._ahead
+
+    def pass_time(self, seconds: float) -> None:
+        """What is hidden for less than `seconds` is visible now."""
+        self._ahead += 1000 * seconds
+
+
+@contextmanager
+def cloud() -> Iterator[Cloud]:
+    """A server for one block; credentials are those of nobody."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    given = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    with patch.dict(os.environ, given):
+        server.start()
+        host, port = server.get_host_and_port()
+        made = Cloud(f"http://{host}:{port}")
+        try:
+            with patch.object(models, "unix_time_millis", made.millis):
+                yield made
+        finally:
+            server.stop()
+
+
+def drain(conn: Connection[Any], outlet: Any) -> int:
+    """One turn of a drainer that begins now: how many keys went out."""
+    context: Any = SimpleNamespace(conn=conn, stopping=lambda: False)
+    return DrainTurn(outlet).run(context)
+
+
+def queued(conn: Connection[Any]) -> list[str]:
+    """The keys of the settle queue, in the order in which they came."""
+    return [key for (key,) in conn.execute("SELECT job_key FROM queue_job WHERE queue = %s ORDER BY id", (SETTLE,))]
+
+
+def lapse(conn: Connection[Any]) -> None:
+    """Whatever hides a job is over."""
+    conn.execute("UPDATE queue_job SET visible_at = clock_timestamp()")
+
+
+def enqueue(conn: Connection[Any], *ids: int) -> int:
+    """Settle jobs of payments: how many were not there already."""
+    return len(intents.enqueue_settle(conn, ids, 100))

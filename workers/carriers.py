@@ -1,0 +1,171 @@
+"""How a worker gets deliveries of a queue: from the table itself, or by another carrier that brings the keys (design 5.3.4).
+
+`queue_job` is the truth either way: attempts, visibility, receipts and their verdicts are those of its rows. A message of the carrier only
+says that a job may be leased now. One too many finds nothing to lease, a lost one is sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from django.conf import settings
+from psycopg import Connection
+
+from requests_app.crash_points import crash_point
+from requests_app.store import carrier as store
+from requests_app.store import queue
+from requests_app.store.queue import Delivery, Receipt, Verdict
+from requests_app.store.turns import Turns
+from workers.sqs_client import SqsQueue, sqs_queue
+
+log = logging.getLogger("relayer.queue")
+
+AGAIN_SECONDS: Final = 1.0  # until a message whose job was locked for a moment comes again
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 1.0
+
+
+class Carrier(Protocol):
+    """Brings deliveries of one queue. Verdicts and receipts are those of `store.queue`."""
+
+    def lease(self, conn: Connection[Any], limit: int, owner: str, seconds: float) -> list[Delivery]:
+        """At most `limit` deliveries, hidden from others for `seconds`."""
+
+    def extend(self, conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
+        """Keep the jobs hidden for `seconds` from now."""
+
+    def ack(self, conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
+        """The jobs are done."""
+
+    def nack(self, conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
+        """Release the jobs; each comes again after its own delay."""
+
+    def let_go(self, receipts: Iterable[Receipt]) -> None:
+        """The deliveries were ended in the table (acknowledged in a transaction of their own, put off, parked)."""
+
+
+class TableCarrier:
+    """The table carries its own jobs."""
+
+    def __init__(self, queue_name: str) -> None:
+        self._queue = queue_name
+        self._turns = Turns(queue_name)
+
+    def lease(self, conn: Connection[Any], limit: int, owner: str, seconds: float) -> list[Delivery]:
+        """By priority, then in turn by tenant, each tenant's oldest first."""
+        crash_point("before_table_lease_commit")
+        deliveries = queue.lease_jobs(conn, self._queue, limit, owner, seconds, turns=self._turns)
+        crash_point("after_table_lease_commit")
+        return deliveries
+
+    def extend(self, conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
+        """Keep the jobs hidden for `seconds` from now."""
+        crash_point("before_table_extend_commit")
+        verdicts = queue.extend_jobs(conn, receipts, seconds)
+        crash_point("after_table_extend_commit")
+        return verdicts
+
+    def ack(self, conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
+        """Delete the jobs whose receipts are current."""
+        crash_point("before_table_ack_commit")
+        verdicts = queue.ack_jobs(conn, receipts)
+        crash_point("after_table_ack_commit")
+        return verdicts
+
+    def nack(self, conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
+        """Release the jobs; the attempts stay counted."""
+        crash_point("before_table_nack_commit")
+        verdicts = queue.nack_jobs(conn, receipts, delays)
+        crash_point("after_table_nack_commit")
+        return verdicts
+
+    def let_go(self, receipts: Iterable[Receipt]) -> None:
+        """Nothing beside the table knows of them."""
+
+
+class SqsCarrier:
+    """Amazon SQS carries the keys (`workers.drain` publishes them); the jobs are leased in the table, by key.
+
+    The receipt handle of a message belongs to the receipt of the lease that it led to. A message is deleted when its delivery has ended,
+    however it ended: a job that comes again is published again. So SQS's own redelivery is only needed for a consumer that died.
+    """
+
+    def __init__(self, queue_name: str, sqs: SqsQueue) -> None:
+        self._queue = queue_name
+        self._sqs = sqs
+        self._table = TableCarrier(queue_name)
+        self._handles: dict[Receipt, list[str]] = {}
+        self._pause = FIRST_PAUSE
+        self._due_at = 0.0
+
+    def lease(self, conn: Connection[Any], limit: int, owner: str, seconds: float) -> list[Delivery]:
+        """Receive keys and lease their jobs. After an empty answer SQS is not asked again for a moment."""
+        if limit <= 0 or monotonic() < self._due_at:
+            return []
+        crash_point("before_receive_rpc")
+        messages = self._sqs.receive(limit, seconds)
+        crash_point("after_receive_rpc")
+        self._pause = FIRST_PAUSE if messages else min(LONGEST_PAUSE, 2 * self._pause)
+        self._due_at = 0.0 if messages else monotonic() + self._pause
+        if not messages:
+            return []
+        handles: dict[str, list[str]] = {}
+        for message in messages:
+            handles.setdefault(message.body, []).append(message.handle)
+        crash_point("before_lease_keys_commit")
+        leased = store.lease_keys(conn, self._queue, list(handles), owner, seconds)
+        crash_point("after_lease_keys_commit")
+        self._handles |= {one.receipt: handles[key] for key, one in leased.items()}
+        self._turn_away(conn, {key: found for key, found in handles.items() if key not in leased})
+        return list(leased.values())
+
+    def extend(self, conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
+        """In the table, and for those that are still ours with SQS."""
+        verdicts = self._table.extend(conn, receipts, seconds)
+        kept = [one for one, verdict in zip(receipts, verdicts, strict=True) if verdict is Verdict.OK]
+        crash_point("before_hide_rpc")
+        self._sqs.hide([handle for one in kept for handle in self._handles.get(one, ())], seconds)
+        crash_point("after_hide_rpc")
+        return verdicts
+
+    def ack(self, conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
+        """First the table, then the messages: a death in between leaves messages that lead to nothing."""
+        verdicts = self._table.ack(conn, receipts)
+        self.let_go(receipts)
+        return verdicts
+
+    def nack(self, conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
+        """In the table; the keys are published again when their time has come."""
+        verdicts = self._table.nack(conn, receipts, delays)
+        self.let_go(receipts)
+        return verdicts
+
+    def let_go(self, receipts: Iterable[Receipt]) -> None:
+        """Delete the messages of deliveries that have ended."""
+        handles = [handle for one in receipts for handle in self._handles.pop(one, ())]
+        if handles:
+            crash_point("before_delete_rpc")
+            self._sqs.delete(handles)
+            crash_point("after_delete_rpc")
+
+    def _turn_away(self, conn: Connection[Any], unleased: dict[str, list[str]]) -> None:
+        """Messages that led to no lease leave, unless their job can be leased in a moment."""
+        waiting = store.waiting_keys(conn, self._queue, list(unleased))
+        again = [handle for key in waiting for handle in unleased[key]]
+        over = [handle for key, found in unleased.items() if key not in waiting for handle in found]
+        crash_point("before_turn_away_rpc")
+        self._sqs.hide(again, AGAIN_SECONDS)
+        self._sqs.delete(over)
+        crash_point("after_turn_away_rpc")
+
+
+def carrier_of(queue_name: str) -> Carrier:
+    """What carries a queue in this deployment: SQS when QUEUE_URL names it, the table otherwise.
+
+    Raises ConfigurationError, and botocore's errors when the queue cannot be opened.
+    """
+    url = str(settings.QUEUE_URL)
+    return SqsCarrier(queue_name, sqs_queue(url)) if url else TableCarrier(queue_name)
