@@ -29,6 +29,7 @@ help:
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
 	@echo "make bench-http    requests a second of POST and GET against a plain DRF echo"
+	@echo "make bench-jobs    the queue against a bare loop and other projects' queues"
 	@echo "make bench-envelopes  the envelope log against COPY, with the bars of the design"
 	@echo "make reset         forget the database, the devnet and everything else under var/"
 
@@ -101,6 +102,13 @@ bench-http: install-dev
 	@$(BIN)/python -m bench.http
 
 # BENCH="--seconds 60" for the full length of the eight writers; --json FILE also writes the results there.
+# Other projects' queues live in an environment of their own. SNAPSHOT=60 shortens the ten minutes of an open snapshot.
+SNAPSHOT ?= 600
+.PHONY: bench-jobs
+bench-jobs: install-dev
+	@test -x var/peers/bin/python || { $(PYTHON) -m venv var/peers && var/peers/bin/pip install --quiet --disable-pip-version-check -r bench/requirements-peers.txt; }
+	@PEERS=$(CURDIR)/var/peers/bin/python $(BIN)/python -m bench.jobs --snapshot $(SNAPSHOT)
+
 .PHONY: bench-envelopes
 bench-envelopes: install-dev
 	@$(BIN)/python -m bench.envelopes $(BENCH)

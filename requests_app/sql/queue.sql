@@ -33,7 +33,7 @@ w AS MATERIALIZED (
 c AS MATERIALIZED (
   SELECT q.id
     FROM w CROSS JOIN LATERAL (
-      SELECT l.id, row_number() OVER (ORDER BY l.id) AS nth
+      SELECT l.id, row_number() OVER () AS nth
         FROM (SELECT j.id FROM queue_job j
                WHERE j.queue = %(queue)s AND j.priority = w.priority AND j.tenant_id = w.tenant_id
                  AND (j.tenant_id, j.id) >= (w.tenant_id, w.low) AND j.visible_at <= clock_timestamp()
