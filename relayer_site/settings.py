@@ -275,6 +275,12 @@ PAYMENT_LOST_SECONDS = env.seconds("PAYMENT_LOST_SECONDS", 300)
 PAYMENT_REQUIRE_FINALIZED = env.flag("PAYMENT_REQUIRE_FINALIZED", True)
 PAYMENT_CONFIRMATIONS = env.number("PAYMENT_CONFIRMATIONS", 0)
 
+# Bills: usage of the envelope log, paid by the clients.
+BILLING_MERCHANT = env.text("BILLING_MERCHANT", "")
+BILLING_TOKEN = env.text("BILLING_TOKEN", "")
+BILLING_PAYERS: dict[str, str] = env.document("BILLING_PAYERS", {})
+BILLING_LIFETIME_SECONDS = env.seconds("BILLING_LIFETIME_SECONDS", 604_800)
+
 # Final rows leave after these days, with payload, shares, views and history.
 RETENTION_ENABLED = env.flag("RETENTION_ENABLED", True)
 USER_DECRYPT_RETENTION_DAYS = env.seconds("USER_DECRYPT_RETENTION_DAYS", 7)

@@ -106,6 +106,12 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "ENVELOPE_RETENTION_ENABLED": "Drop bands that are older than their originator keeps and that everybody has read",
         "ENVELOPE_BLOB_RETAIN_DAYS": "Drop payloads after this many days although their rows stay; 0: with their rows",
     },
+    "Bills": {
+        "BILLING_MERCHANT": "The address that `relayer_bill` has clients pay their usage to",
+        "BILLING_TOKEN": "The token of bills, worth a dollar, one of `PAYMENT_TOKENS`; may be left out where there is only one",
+        "BILLING_PAYERS": "JSON of account name to the address that signs for it; an account without one is not billed",
+        "BILLING_LIFETIME_SECONDS": "How long a client may take to authorize a bill; then it is canceled and its usage billed anew",
+    },
     "Deadlines of states": {
         "QUEUED_DEADLINE_SECONDS": "`queued` at most this long, then `timed_out`",
         "PROCESSING_DEADLINE_SECONDS": "`processing` at most this long, then `failure` without an attempt, else `needs_review`",

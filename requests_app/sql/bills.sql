@@ -25,3 +25,6 @@ SELECT b.payer, b.reference, coalesce(r.state, 'missing') AS state, sum(b.spend)
   FROM usage_billed b LEFT JOIN payment_intent r ON r.public_id = b.reference
  WHERE %(payer)s::bigint IS NULL OR b.payer = %(payer)s::bigint
  GROUP BY b.payer, b.reference, r.state, r.id ORDER BY r.id;
+
+-- name: accounts_of
+SELECT a.id, a.name, a.status = 'active' AS active FROM client_account a WHERE a.id = ANY(%(ids)b::bigint[]);

@@ -36,3 +36,16 @@ def release_bills(conn: Connection[Any], references: Sequence[str]) -> int:
 def open_bills(conn: Connection[Any], payer: int | None = None) -> list[OpenBill]:
     """The bills that are not paid yet, of one account or of all, oldest first."""
     return [OpenBill(*row) for row in fetch_all(conn, "bills", "open_bills", {"payer": payer})]
+
+
+class Client(NamedTuple):
+    """A client account as a bill sees it."""
+
+    name: str
+    active: bool
+
+
+def accounts_of(conn: Connection[Any], ids: Sequence[int]) -> dict[int, Client]:
+    """The accounts with these ids."""
+    rows = fetch_all(conn, "bills", "accounts_of", {"ids": list(ids)})
+    return {row.id: Client(row.name, row.active) for row in rows}

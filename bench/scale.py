@@ -1,0 +1,273 @@
+"""Issue 7's acceptance at size, and P9 of design 4.1: pages, API and workers' statements at 10 k and at 10 M finished rows.
+
+`make bench-scale`. Databases are built by `relayer_seed` under SCALE_DATA (var/scale) and used again by later runs; `--remove` deletes
+them afterwards. Each size has its own database server and web server (granian, 2 workers). Times are those of one client over a kept
+connection, the 95th percentile of `--rounds`; "after a restart" is the first request that a fresh web server gets. Exit code 1 with
+--check when a limit is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.http import ROOT, _postgres, cpu_seconds
+from bench.scale_pages import LIMITS, body_of
+
+RATIO = 1.3
+CHAIN = {
+    "GATEWAY_CHAIN_ID": "654321",
+    "GATEWAY_RPC_URLS": "http://127.0.0.1:9",
+    "DECRYPTION_ADDRESS": "0x" + "d0" * 20,
+    "INPUT_VERIFICATION_ADDRESS": "0x" + "e0" * 20,
+    "HOST_CHAINS": json.dumps([{"chain_id": 8009, "url": "http://127.0.0.1:9", "acl_address": "0x" + "ac" * 20}]),
+    "LOG_LEVEL": "ERROR",
+    "WEB_WORKERS": "2",
+}
+# While it is built the data need not survive anything; afterwards the server runs with its usual settings.
+BUILDING = "-c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0 -c shared_buffers=512MB"
+
+
+class Answer:
+    """One measured exchange."""
+
+    def __init__(self, milliseconds: float, status: int) -> None:
+        self.milliseconds = milliseconds
+        self.status = status
+
+
+def environment(var: Path, port: int, **more: str) -> dict[str, str]:
+    """What every process of one size gets."""
+    return {
+        **os.environ,
+        **CHAIN,
+        "DJANGO_SETTINGS_MODULE": "relayer_site.settings",
+        "RELAYER_VAR": str(var),
+        "API_PORT": str(port),
+        **more,
+    }
+
+
+def run(env: dict[str, str], *arguments: str, capture: bool = False) -> str:
+    """Run Python to its end in this checkout; what it printed."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=env,
+        cwd=ROOT,
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE if capture else None,
+    )
+    return done.stdout or ""
+
+
+def build(var: Path, scale: str, live: str, port: int) -> dict[str, Any] | None:
+    """Have a seeded database in `var`: what the seeding said, None when it was there already."""
+    kept = var / "seeded.json"
+    if kept.exists():
+        run(environment(var, port), "manage.py", "migrate", "-v0")
+        return None
+    var.mkdir(parents=True, exist_ok=True)
+    env = environment(var, port, RELAYER_PG_OPTIONS=BUILDING)
+    run(env, "manage.py", "migrate", "-v0")
+    said = run(env, "manage.py", "relayer_seed", "--scale", scale, "--live", live, "--json", capture=True)
+    kept.write_text(said)
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+@contextmanager
+def served(env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A web server that answers; ended with the block."""
+    server = subprocess.Popen([sys.executable, "-m", "relayer_site.web"], env=env, cwd=ROOT)
+    try:
+        _wait(int(env["API_PORT"]), server)
+        yield server
+    finally:
+        server.terminate()
+        server.wait(15)
+
+
+def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            link = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+            link.request("GET", "/liveness")
+            if link.getresponse().status == 200:
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise SystemExit("the web server does not answer")
+
+
+def exchange(link: http.client.HTTPConnection, method: str, target: str, headers: dict[str, str]) -> Answer:
+    """One request over a kept connection, to the end of its answer."""
+    body = json.dumps(body_of(target)) if method == "POST" else None
+    sent = {**headers, "content-type": "application/json"} if body else headers
+    began = time.perf_counter()
+    link.request(method, target, body, sent)
+    answer = link.getresponse()
+    answer.read()
+    return Answer((time.perf_counter() - began) * 1000, answer.status)
+
+
+def p95(values: list[float]) -> float:
+    """The value that nineteen of twenty do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
+
+
+class Meter:
+    """Collects the rows of one size."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self.env = env
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, group: str, name: str, answers: list[float], cpu: float | None = None) -> None:
+        """A row: p50 and p95 in milliseconds, CPU milliseconds of web and database a request."""
+        self.rows.append(
+            {
+                "group": group,
+                "name": name,
+                "p50": round(statistics.median(answers), 2),
+                "p95": round(p95(answers), 2),
+                "cpu": round(cpu, 2) if cpu is not None else None,
+            }
+        )
+
+    def repeat(
+        self,
+        server: subprocess.Popen[bytes],
+        group: str,
+        name: str,
+        method: str,
+        targets: list[str],
+        expected: int,
+        headers: dict[str, str],
+        rounds: int,
+    ) -> None:
+        """Measure one target, or several in turn, after two requests that do not count."""
+        link = http.client.HTTPConnection("127.0.0.1", int(self.env["API_PORT"]), timeout=60)
+        for turn in range(2):
+            exchange(link, method, targets[turn % len(targets)], headers)
+        watched = [
+            psutil.Process(server.pid),
+            *psutil.Process(server.pid).children(recursive=True),
+            *_postgres(self.env),
+        ]
+        before = cpu_seconds(watched)
+        found = [exchange(link, method, targets[turn % len(targets)], headers) for turn in range(rounds)]
+        spent = (cpu_seconds(watched) - before) * 1000 / rounds
+        wrong = {one.status for one in found} - {expected}
+        if wrong:
+            raise SystemExit(f"{name}: {wrong} instead of {expected}: {targets[0]}")
+        self.add(group, name, [one.milliseconds for one in found], spent)
+        link.close()
+
+
+def measure(var: Path, port: int, rounds: int, restarts: int) -> list[dict[str, Any]]:
+    """Every row of one size."""
+    env = environment(var, port)
+    known = json.loads(run(env, "-m", "bench.scale_pages", capture=True))
+    meter, desk, api = Meter(env), {"cookie": known["cookie"]}, {"x-api-key": known["key"]}
+    firsts = {
+        group: next(page for page in known["pages"] if page["group"] == group)
+        for group in ("first page", "queue", "case", "search", "request")
+    }
+    for group, page in firsts.items():
+        taken = []
+        for _ in range(restarts):
+            with served(env):
+                link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+                taken.append(exchange(link, "GET", page["url"], desk).milliseconds)
+        meter.add(group, f"first request after a restart: {page['name']}", taken)
+    with served(env) as server:
+        for page in known["pages"]:
+            meter.repeat(server, page["group"], page["name"], "GET", [page["url"]], 200, desk, rounds)
+        for call in known["calls"]:
+            meter.repeat(
+                server, "api", call["name"], call["method"], call["targets"], call["expected"], api, rounds * 4
+            )
+    meter.rows += json.loads(run(env, "-m", "bench.scale_statements", str(rounds), capture=True))
+    return meter.rows
+
+
+def report(results: dict[str, list[dict[str, Any]]]) -> bool:
+    """Print the table: the worst of each group against its limit, then sizes against each other. Whether a limit was missed."""
+    missed = False
+    first, last = next(iter(results)), list(results)[-1]
+    print(f"{'':62}" + "".join(f"{size:>10} p50 {'p95':>8} {'CPU':>7}" for size in results) + "   ratio of p50")
+    for row in results[last]:
+        same = {
+            size: next((one for one in rows if (one["group"], one["name"]) == (row["group"], row["name"])), None)
+            for size, rows in results.items()
+        }
+        line = f"{row['group'] + ': ' + row['name']:62.62}"
+        for one in same.values():
+            line += (
+                f"{one['p50']:14.1f} {one['p95']:8.1f} {one['cpu'] if one['cpu'] is not None else '-':>7}"
+                if one
+                else f"{'-':>14} {'-':>8} {'-':>7}"
+            )
+        base = same[first]
+        line += f"   {row['p50'] / base['p50']:.2f}" if base and base["p50"] and first != last else ""
+        over = row["group"] in LIMITS and row["p95"] > LIMITS[row["group"]]
+        missed |= over
+        print(line + (f"  MISS {LIMITS[row['group']]:.0f} ms" if over else ""))
+    for group, limit in LIMITS.items():
+        worst = max((one for one in results[last] if one["group"] == group), key=lambda one: one["p95"])
+        print(f"{group:12} worst p95 {worst['p95']:7.1f} ms of {limit:.0f}: {worst['name']}")
+    return missed
+
+
+def main() -> None:
+    """Build what is missing, measure each size, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="10k,10M")
+    parser.add_argument("--live", default="100k")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--restarts", type=int, default=2)
+    parser.add_argument("--json", help="also write the results to this file")
+    parser.add_argument("--remove", action="store_true", help="delete the databases afterwards")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a limit is missed")
+    options = parser.parse_args()
+    data = Path(os.environ.get("SCALE_DATA", ROOT / "var" / "scale"))
+    port = int(os.environ.get("BENCH_PORT", "8973"))
+    results, built = {}, {}
+    for size in options.sizes.split(","):
+        built[size] = build(data / size, size, options.live, port)
+        results[size] = measure(data / size, port, options.rounds, options.restarts)
+        if options.remove:
+            _remove(data / size)
+    missed = report(results)
+    if options.json:
+        Path(options.json).write_text(json.dumps({"built": built, "results": results}, indent=1))
+    sys.exit(1 if options.check and missed else 0)
+
+
+def _remove(var: Path) -> None:
+    """Delete a database once its server has ended, soon after its last user."""
+    for _ in range(300):
+        if not _postgres({"RELAYER_VAR": str(var)}):
+            break
+        time.sleep(0.1)
+    shutil.rmtree(var, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
