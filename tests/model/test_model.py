@@ -1,7 +1,8 @@
 """Model check of the send design (queue_settle 4.4): our statements and turns, real PostgreSQL, a chain without a duplicate guard.
 
 Seeded kills, pauses past the lease, lost requests and answers, evictions, false nulls, reorganisations; afterwards every request
-was executed exactly once, nonces are dense, nothing went to a person. MODEL_SEEDS seeds at most, MODEL_SECONDS seconds at most.
+was executed exactly once, nonces are dense, nothing went to a person. MODEL_SEEDS seeds at most, MODEL_SECONDS seconds at most, in
+a few processes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import psycopg
 import pytest
 
 from requests_app.config import config
-from requests_app.store.session import connect
 from tests.core.rows import insert_account
 from tests.model import mutations
+from tests.model.spread import spread, trials
 from tests.model.trial import Outcome, run
-from tests.model.world import World
+from tests.model.world import World, connections_of
 from tests.send.node import CHAIN_ID
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,19 +46,6 @@ def account(conn: psycopg.Connection[Any], settings: Any) -> Iterator[int]:
     config.cache_clear()
 
 
-def trials(
-    account: int, seeds: Sequence[int], until: float, on_tick: Callable[[World], None] | None = None
-) -> list[Outcome]:
-    """These seeds one after the other, as many as the time allows."""
-    found = []
-    with connect("worker") as conn:
-        for seed in seeds:
-            if time.monotonic() >= until:
-                break
-            found.append(run(conn, seed, account, on_tick=on_tick))
-    return found
-
-
 def told(name: str, outcomes: Sequence[Outcome], seconds: float) -> None:
     """One line of totals."""
     total: Counter[str] = Counter()
@@ -70,6 +58,7 @@ def told(name: str, outcomes: Sequence[Outcome], seconds: float) -> None:
         "reviews": sum(one.reviews for one in outcomes),
         "jammed signers": sum(one.gaps for one in outcomes),
         "broken rules": sum(len(one.problems) for one in outcomes),
+        "nonces taken by former owners": sum(one.stale_writes for one in outcomes),
     }
     print(f"model, {name}: {len(outcomes)} seeds in {seconds:.0f} s: {figures}; injected {dict(total)}")
 
@@ -77,7 +66,7 @@ def told(name: str, outcomes: Sequence[Outcome], seconds: float) -> None:
 @pytest.mark.timeout(300)
 def test_every_request_is_executed_exactly_once(account: int) -> None:
     began = time.monotonic()
-    outcomes = trials(account, range(FIRST, FIRST + SEEDS), began + SECONDS)
+    outcomes = spread(range(FIRST, FIRST + SEEDS), began + SECONDS)
     told("this design", outcomes, time.monotonic() - began)
     bad = [one for one in outcomes if not one.good]
     assert not bad, [(one.seed, one.problems[:3], one.unfinished, one.twice, one.reviews, one.gaps) for one in bad[:5]]
@@ -91,9 +80,10 @@ def test_a_worse_design_is_found_out(
 ) -> None:
     began = time.monotonic()
     outcomes = []
-    for seed in range(1, 1 + MUTATED_SEEDS):
-        outcomes.append(run(conn, seed, account, on_tick=mutation))
-        conn.execute("TRUNCATE queue_job")  # what is left over is nothing to the next trial
+    with connections_of() as idle:
+        for seed in range(1, 1 + MUTATED_SEEDS):
+            outcomes.append(run(conn, seed, account, idle=idle, on_tick=mutation))
+            conn.execute("TRUNCATE queue_job")  # what is left over is nothing to the next trial
     told(mutation.__name__, outcomes, time.monotonic() - began)
     assert any(one.twice for one in outcomes) or sum(one.unfinished for one in outcomes) >= MUTATED_SEEDS
     assert any(not one.good for one in outcomes)
@@ -104,12 +94,12 @@ def test_without_the_fence(conn: psycopg.Connection[Any], account: int, monkeypa
     """Nonces from the row and one slot a request protect the money; without the fence former owners go on deciding."""
     began = time.monotonic()
     mutations.without_fence(monkeypatch)
-    outcomes = trials(account, range(1, 1 + MUTATED_SEEDS), began + 200)
+    outcomes = trials(conn, account, range(1, 1 + MUTATED_SEEDS), began + 200)
     told("no fence", outcomes, time.monotonic() - began)
     assert sum(one.twice for one in outcomes) == 0
     assert sum(one.stale_writes for one in outcomes) > 0
 
 
-def test_with_the_fence_no_former_owner_decides(account: int) -> None:
-    outcomes = trials(account, range(1, 1 + MUTATED_SEEDS), time.monotonic() + 200)
+def test_with_the_fence_no_former_owner_decides(conn: psycopg.Connection[Any], account: int) -> None:
+    outcomes = trials(conn, account, range(1, 1 + MUTATED_SEEDS), time.monotonic() + 200)
     assert sum(one.stale_writes for one in outcomes) == 0

@@ -38,10 +38,11 @@ def run(
     account: int,
     *,
     rows: int = 12,
+    idle: list[psycopg.Connection[Any]] | None = None,
     on_tick: Callable[[World], None] | None = None,
 ) -> Outcome:
-    """A storm of STORM_TICKS steps, then as many calm ones as are needed."""
-    world = World(conn, seed, rows, on_tick=on_tick)
+    """A storm of STORM_TICKS steps, then as many calm ones as are needed. `idle`: sessions that trials hand on to each other."""
+    world = World(conn, seed, rows, idle=[] if idle is None else idle, on_tick=on_tick)
     world.add_rows(account)
     with stepped(world):
         try:

@@ -6,6 +6,7 @@ what was not committed is gone) or paused, past its lease, to go on later in the
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections import Counter
@@ -19,13 +20,13 @@ import greenlet
 import psycopg
 
 from requests_app.config import GatewayConfig
-from requests_app.states import Kind, Status
+from requests_app.states import Kind
 from requests_app.store import leases as table
-from requests_app.store.queue import Subject
+from requests_app.store.queue import SEND, Subject, enqueue_jobs
 from requests_app.store.session import connect
 from tests.model.chain import Chain, Rates, Wire
 from tests.send.node import CHAIN_ID, Tx
-from tests.send.scenes import add_request
+from tests.send.scenes import body
 from workers import signers
 from workers.chain.calldata import encode_request
 from workers.chain.endpoints import Endpoints
@@ -40,6 +41,18 @@ JOB_TICKS = 30
 WORKERS = 3
 WINDOW = 4
 CALM_ROUNDS = 400
+_ROWS = """
+WITH b AS MATERIALIZED (
+  SELECT body, ord, nextval(pg_get_serial_sequence('public_decrypt_req', 'id')) AS id
+    FROM unnest(%(bodies)s::jsonb[]) WITH ORDINALITY AS t(body, ord)),
+r AS (
+  INSERT INTO public_decrypt_req (id, ext_job_id, int_job_id, status) OVERRIDING SYSTEM VALUE
+  SELECT id, gen_random_uuid(), uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()), 'processing' FROM b),
+p AS (INSERT INTO request_payload (kind, request_id, body) SELECT 2, id, body FROM b),
+c AS (
+  INSERT INTO request_client (client_id, kind, request_id, ext_job_id) SELECT %(account)s, 2, id, gen_random_uuid() FROM b)
+SELECT id FROM b ORDER BY ord
+"""
 
 
 class Killed(BaseException):
@@ -87,6 +100,7 @@ class World:
     rows: int
     signers: int = 2
     rates: Rates = field(default_factory=Rates)
+    idle: list[psycopg.Connection[Any]] = field(default_factory=list)  # sessions of former processes, with their plans
     on_tick: Callable[[World], None] | None = None
     happened: Counter[str] = field(default_factory=Counter)
     ticks: int = 0
@@ -97,7 +111,6 @@ class World:
         self.chain = Chain(rng=self.rng, rates=self.rates, happened=self.happened, record=self._arrived)
         self.keys = [bytes([1]) + self.rng.randbytes(31) for _ in range(self.signers)]
         self.workers: list[Worker] = []
-        self.idle: list[psycopg.Connection[Any]] = []
         self.bytes_before_wire: list[str] = []
         self.nonce_of: dict[bytes, tuple[bytes, int]] = {}
         self.at_nonce: dict[tuple[bytes, int], bytes] = {}
@@ -117,16 +130,14 @@ class World:
             "INSERT INTO signer (chain_id, address, max_inflight) VALUES (%s, %s, %s)",
             [(CHAIN_ID, address, WINDOW) for address in self.addresses()],
         )
-        self.subjects: list[Subject] = []
-        self.data: dict[bytes, Subject] = {}
-        for _ in range(self.rows):
-            subject = add_request(self.conn, Kind.PUBLIC_DECRYPT, Status.PROCESSING, account=account)
-            body = self.conn.execute(
-                "SELECT body FROM request_payload WHERE kind = 2 AND request_id = %s", (subject.id,)
-            ).fetchone()
-            assert body is not None
-            self.data[encode_request(subject.kind, None, body[0])[1]] = subject
-            self.subjects.append(subject)
+        bodies = [body(Kind.PUBLIC_DECRYPT) for _ in range(self.rows)]
+        ids = self.conn.execute(_ROWS, {"bodies": [json.dumps(one) for one in bodies], "account": account}).fetchall()
+        self.subjects = [Subject(Kind.PUBLIC_DECRYPT, row[0]) for row in ids]
+        self.data = {
+            encode_request(subject.kind, None, one)[1]: subject
+            for subject, one in zip(self.subjects, bodies, strict=True)
+        }
+        enqueue_jobs(self.conn, SEND, [(subject, account) for subject in self.subjects])
 
     def addresses(self) -> list[bytes]:
         """The signers of this trial."""
@@ -300,12 +311,10 @@ class World:
         return int(row[0])
 
     def close(self) -> None:
-        """End every session."""
-        for worker in self.workers:
+        """End every process; their sessions are left to the next trial."""
+        for worker in list(self.workers):
             self._end(worker)
-            worker.conn.close()
-        for conn in self.idle:
-            conn.close()
+            self._bury(worker)
 
 
 _GATEWAY = GatewayConfig(
@@ -317,6 +326,17 @@ _GATEWAY = GatewayConfig(
     fee_token=None,
     start_block=0,
 )
+
+
+@contextmanager
+def connections_of() -> Iterator[list[psycopg.Connection[Any]]]:
+    """Sessions that trials hand on to each other, closed at the end: a new one has everything to plan anew."""
+    idle: list[psycopg.Connection[Any]] = []
+    try:
+        yield idle
+    finally:
+        for conn in idle:
+            conn.close()
 
 
 def _work(worker: Worker, context: Any) -> None:
