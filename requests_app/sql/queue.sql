@@ -82,14 +82,18 @@ SELECT l.id, l.attempt, l.kind, l.subject_id, l.tenant_id, l.priority,
   LEFT JOIN request_payload b ON b.kind = l.kind AND b.request_id = l.subject_id
  ORDER BY l.priority, l.id;
 
+-- name: missed
+-- The end that ack, nack and the like share: receipts that did nothing, and whether their job is there at all. Those that did need no row.
+SELECT a.ord - 1 AS place, j.id IS NOT NULL AS present
+  FROM a LEFT JOIN queue_job j ON j.id = a.id
+ WHERE NOT EXISTS (SELECT 1 FROM d WHERE d.ord = a.ord);
+
 -- name: ack_jobs
 WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(id)b::bigint[], %(attempt)b::int[]) WITH ORDINALITY AS t(id, attempt, ord)),
 d AS (
   DELETE FROM queue_job AS j USING a WHERE j.id = a.id AND j.attempt = a.attempt RETURNING a.ord)
-SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
-  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
- ORDER BY a.ord;
+{missed};
 
 -- name: nack_jobs
 WITH a AS MATERIALIZED (
@@ -100,9 +104,7 @@ d AS (
      SET visible_at = clock_timestamp() + make_interval(secs => a.delay), leased_by = NULL
     FROM a WHERE j.id = a.id AND j.attempt = a.attempt
   RETURNING a.ord)
-SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
-  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
- ORDER BY a.ord;
+{missed};
 
 -- name: defer_jobs
 WITH a AS MATERIALIZED (
@@ -115,9 +117,7 @@ d AS (
      SET visible_at = w.moment, leased_by = NULL, priority = %(priority)s::smallint
     FROM a CROSS JOIN w WHERE j.id = a.id AND j.attempt = a.attempt
   RETURNING a.ord)
-SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
-  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
- ORDER BY a.ord;
+{missed};
 
 -- name: extend_jobs
 WITH a AS MATERIALIZED (
@@ -127,9 +127,7 @@ d AS (
      SET visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8)
     FROM a WHERE j.id = a.id AND j.attempt = a.attempt
   RETURNING a.ord)
-SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
-  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
- ORDER BY a.ord;
+{missed};
 
 -- name: move_jobs
 -- Attempts begin anew in the other queue. The job takes a new id with them: otherwise the receipt (id, 1) of a worker that
@@ -142,9 +140,7 @@ d AS (
          priority = least(j.priority, 100)
     FROM a WHERE j.id = a.id AND j.attempt = a.attempt
   RETURNING a.ord)
-SELECT CASE WHEN d.ord IS NOT NULL THEN 'ok' WHEN j.id IS NOT NULL THEN 'stale' ELSE 'not_found' END AS verdict
-  FROM a LEFT JOIN d ON d.ord = a.ord LEFT JOIN queue_job j ON j.id = a.id
- ORDER BY a.ord;
+{missed};
 
 -- name: release_orphans
 -- Jobs leased by a process that holds no lease and gives no beat any more need not wait for their time to run out. A wrong

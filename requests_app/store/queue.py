@@ -27,6 +27,7 @@ RESCUE: Final = 0
 # A decrypt that the host ACL allows and the gateway is not ready for. Behind everything that was never asked about: however many
 # of these are due at once, a new request does not wait for them.
 DEFERRED: Final = 200
+_KINDS: Final = {kind.value: kind for kind in Kind}
 
 
 class Verdict(StrEnum):
@@ -102,7 +103,7 @@ def lease_jobs(
 
 def delivery_of(row: Row) -> Delivery:
     """A row of `lease_jobs`."""
-    return Delivery(Receipt(row.id, row.attempt), Subject(Kind(row.kind), row.subject_id), row.tenant_id)
+    return Delivery(Receipt(row.id, row.attempt), Subject(_KINDS[row.kind], row.subject_id), row.tenant_id)
 
 
 def lease_requests(
@@ -203,4 +204,7 @@ def _verdicts(conn: Connection[Any], name: str, receipts: Sequence[Receipt], **m
         "attempt": [receipt.attempt for receipt in receipts],
         **more,
     }
-    return [Verdict(row.verdict) for row in fetch_all(conn, "queue", name, parameters)]
+    verdicts = [Verdict.OK] * len(receipts)
+    for row in fetch_all(conn, "queue", name, parameters, missed=sql.statement("queue", "missed")):
+        verdicts[row.place] = Verdict.STALE if row.present else Verdict.NOT_FOUND
+    return verdicts
