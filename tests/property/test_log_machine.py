@@ -121,6 +121,10 @@ class LogMachine(RuleBasedStateMachine):
             self.request(kind, 1)
         self.hold_still()
         self.give_way(5, back, 0, before=False, after=True)
+        self.request(Kind.USER_DECRYPT, 0)
+        self._share(self.ours[-1], foreign=False, whole=False)
+        self.hold_still()
+        self.give_way(1, "none", 0, before=False, after=True)
 
     @rule()
     def restart(self) -> None:
@@ -144,21 +148,25 @@ class LogMachine(RuleBasedStateMachine):
         self.grow(gap)
 
     @precondition(lambda self: self.ours)
-    @rule(data=st.data(), foreign=st.booleans())
-    def answer(self, data: st.DataObject, foreign: bool) -> None:
+    @rule(data=st.data(), foreign=st.booleans(), whole=st.booleans())
+    def answer(self, data: st.DataObject, foreign: bool, whole: bool) -> None:
         one = data.draw(st.sampled_from(self.ours))
         shown = any(found.ref == one.ref and found.kind <= 3 for block in self.chain.events for found in block)
         if not shown:
             return
         if one.kind is Kind.USER_DECRYPT:
-            seen = {found.ref for block in self.chain.events for found in block if found.kind == 5}
-            if one.ref in seen:
-                return
-            shares = [share(one.ref, n, (1, 0)) for n in range(THRESHOLD)]
-            self.chain.add(*shares[:5])
-            self.chain.add(*shares[5:], *([share(world.new_ref(one.kind), 0, (1, 0))] if foreign else []))
+            self._share(one, foreign=foreign, whole=whole)
         elif not any(found.ref == one.ref and found.kind > 3 for block in self.chain.events for found in block):
             self.chain.add(answered(one, (1, 0)))
+
+    def _share(self, one: Ours, *, foreign: bool, whole: bool) -> None:
+        """Too few shares, or the rest of them, or first these and then those."""
+        seen = sum(found.ref == one.ref and found.kind == 5 for block in self.chain.events for found in block)
+        shares = [share(one.ref, n, (1, 0)) for n in range(THRESHOLD)]
+        if seen == 0:
+            self.chain.add(*shares[:5])
+        if (seen == 0 and whole) or seen == 5:
+            self.chain.add(*shares[5:], *([share(world.new_ref(one.kind), 0, (1, 0))] if foreign else []))
 
     @rule(
         depth=st.one_of(st.integers(1, 6), st.integers(1, DEPTH), st.just(DEPTH)),
@@ -218,7 +226,19 @@ class LogMachine(RuleBasedStateMachine):
         assert all(stored[position] == self.chain.hashes[position >> 20] for position in stored)
         for one in self.ours:
             assert world.status(self.conn, one) == self._expected(one)
+            if one.kind is Kind.USER_DECRYPT and (one.kind, one.id) not in self.final:
+                self._shares_are_the_chains(one)
         self._remember()
+
+    def _shares_are_the_chains(self, one: Ours) -> None:
+        """Of a row that is not final exactly those shares are stored, and counted, which the chain shows."""
+        want = {
+            found.position for block in self.chain.events for found in block if (found.kind, found.ref) == (5, one.ref)
+        }
+        rows = self.conn.execute("SELECT position FROM user_decrypt_share WHERE gw_reference_id = %s", (one.ref,))
+        assert {row[0] for row in rows} == want
+        count = self.conn.execute("SELECT n FROM gateway_ref WHERE gw_reference_id = %s", (one.ref,)).fetchone()
+        assert (count[0] if count else 0) == len(want)
 
     def teardown(self) -> None:
         """Whatever the end was."""
