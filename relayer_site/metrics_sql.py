@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from relayer_site.metrics_envelopes import envelope_metrics
 from relayer_site.metrics_ledger import ledger_metrics
+from relayer_site.metrics_payments import payment_metrics
 from requests_app.overview import Overview, overview
 from requests_app.states import Kind
 
@@ -50,6 +51,7 @@ class DatabaseCollector(Collector):
         reachable.add_metric([], 1)
         yield reachable
         yield from _requests(now)
+        yield from payment_metrics(now)
         yield from _queues(now)
         yield from _workers(now)
         yield from _chain(now)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from requests_app.states import REQUEST_KINDS, Kind, Status
+from requests_app.states import REQUEST_KINDS, IntentState, Kind, Status
 from requests_app.store import overview as store
 from requests_app.store.figures import EndedRows, ended_ever
 from requests_app.store.session import web_connection
@@ -67,6 +67,9 @@ class Overview:
     reviews: list[store.OpenReviews]
     commands: list[store.WaitingCommands]
     dead: list[store.DeadEnvelopes]
+    payments: list[store.LivePayments]
+    ended_payments: list[EndedRows]
+    reconciled: list[store.Reconciled]
     taken_at: datetime
 
     def counts(self) -> dict[Kind, dict[Status, int]]:
@@ -84,6 +87,15 @@ class Overview:
             table[Kind(row.kind)][Status(row.status)] = row.oldest_seconds
         return table
 
+    def payment_counts(self) -> dict[IntentState, int]:
+        """Payments by state, as `counts`."""
+        table = dict.fromkeys(IntentState, 0)
+        for row in self.payments:
+            table[IntentState(row.state)] = row.rows
+        for ended in self.ended_payments:
+            table[IntentState(ended.status)] = ended.rows
+        return table
+
     def open_review_count(self) -> int:
         """Cases that wait for a person."""
         return sum(row.rows for row in self.reviews)
@@ -91,9 +103,10 @@ class Overview:
 
 def _read() -> Overview:
     conn = web_connection()
+    ended = ended_ever(conn)
     return Overview(
         live=store.live_requests(conn),
-        final=ended_ever(conn),
+        final=[row for row in ended if row.kind in REQUEST_KINDS],
         queues=store.queue_depths(conn),
         leases=store.leases(conn),
         listeners=store.listeners(conn),
@@ -103,6 +116,9 @@ def _read() -> Overview:
         reviews=store.open_reviews(conn),
         commands=store.waiting_commands(conn),
         dead=store.dead_envelopes(conn),
+        payments=store.live_payments(conn),
+        ended_payments=[row for row in ended if row.kind == Kind.PAYMENT],
+        reconciled=store.reconciled(conn),
         taken_at=datetime.now(UTC),
     )
 

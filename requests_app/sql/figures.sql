@@ -53,7 +53,7 @@ SELECT kind, status, sum(n)::bigint AS rows FROM finished_figure WHERE grain = 0
 -- A chart's points: every step of one grain, by what became of the rows and how long they took.
 SELECT at, status, label, bucket, sum(n)::bigint AS n
   FROM finished_figure
- WHERE grain = %(grain)s AND at >= clock_timestamp() - make_interval(secs => %(seconds)s::float8)
+ WHERE grain = %(grain)s AND at >= clock_timestamp() - make_interval(secs => %(seconds)s::float8) AND kind = ANY(%(kinds)b::smallint[])
  GROUP BY at, status, label, bucket
  ORDER BY at;
 
@@ -68,7 +68,10 @@ WITH counted AS MATERIALIZED (
            WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
           UNION ALL
           SELECT 3, status, state_entered_at, deadline_at FROM input_proof_req
-           WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')) AS live
+           WHERE status IN ('queued','processing','tx_in_flight','receipt_received','needs_review')
+          UNION ALL
+          SELECT 4, state, updated_at, NULL FROM payment_intent
+           WHERE state IN ('authorized', 'confirming', 'created', 'needs_review', 'settling')) AS live
    GROUP BY kind, status
 ), gone AS (
   DELETE FROM live_figure f WHERE NOT EXISTS (SELECT FROM counted c WHERE c.kind = f.kind AND c.status = f.status)

@@ -117,3 +117,27 @@ SELECT consumer, source_id, count(*) AS rows
 
 -- name: database_answers
 SELECT 1 AS one;
+
+-- name: live_payments
+-- As live_requests, by index payment_intent_active: the oldest in a state is the one that came into it first.
+WITH states AS (
+  SELECT unnest(ARRAY['created','authorized','settling','confirming','needs_review']) AS state
+), seen AS (
+  SELECT s.state, x.n, x.oldest_at
+    FROM states s CROSS JOIN LATERAL (
+      SELECT count(*) AS n, min(updated_at) AS oldest_at
+        FROM (SELECT updated_at FROM payment_intent i
+               WHERE i.state = s.state AND i.state IN ('authorized', 'confirming', 'created', 'needs_review', 'settling')
+               ORDER BY updated_at LIMIT %(cap)s + 1) r) x
+)
+SELECT s.state, CASE WHEN s.n > %(cap)s THEN greatest(s.n, f.n) ELSE s.n END AS rows,
+       extract(epoch FROM clock_timestamp() - s.oldest_at)::float8 AS oldest_seconds
+  FROM seen s LEFT JOIN live_figure f ON f.kind = 4 AND f.status = s.state
+ WHERE s.n > 0 ORDER BY s.state;
+
+-- name: reconciled
+-- How many sealed blocks wait for reconciliation, by source, and findings by kind.
+SELECT s.name AS source, greatest(0, c.block - r.block) AS lag_blocks, f.kind, f.n AS findings
+  FROM recon_cursor r JOIN envelope_source s ON s.source_id = r.source_id JOIN chain_cursor c ON c.source_id = r.source_id
+  LEFT JOIN LATERAL (SELECT kind, count(*) AS n FROM recon_finding q WHERE q.source_id = r.source_id GROUP BY kind) f ON true
+ ORDER BY s.name, f.kind;

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from requests_app.states import Kind
+from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store.session import fetch_all, fetch_one, run
 
 Connection = psycopg.Connection[Any]
@@ -18,6 +18,11 @@ EVER: Final = 0
 GRAINS: Final = (EVER, MINUTE, QUARTER, TWO_HOURS)
 KEPT_STEPS: Final = 100
 GROWTH: Final = 1.25
+
+
+# Payments as rows of the shape that requests have: they end with their last transition, and only an expiry has a label.
+_PAYMENTS: Final = """(SELECT updated_at AS completed_at, created_at, state AS status, CASE WHEN state_reason = 'expired' THEN 'expired' END AS fail_label
+     FROM payment_intent WHERE state IN ('canceled', 'failed', 'settled'))"""
 
 
 class EndedRows(NamedTuple):
@@ -48,7 +53,8 @@ def count_ended(conn: Connection, kind: Kind, settle_seconds: float, limit: int)
         "grains": list(GRAINS),
         "steps": KEPT_STEPS,
     }
-    row = fetch_one(conn, "figures", "count_ended", parameters, table=kind.table)
+    table = _PAYMENTS if kind is Kind.PAYMENT else kind.table
+    row = fetch_one(conn, "figures", "count_ended", parameters, table=table)
     return int(row.rows) if row else 0
 
 
@@ -73,5 +79,6 @@ def ended_ever(conn: Connection) -> list[EndedRows]:
 
 
 def ended_since(conn: Connection, grain: int, seconds: float) -> list[Ended]:
-    """What ended in the last `seconds`, by steps of `grain` seconds."""
-    return [Ended(*row) for row in fetch_all(conn, "figures", "ended_since", {"grain": grain, "seconds": seconds})]
+    """What ended of the gateway's requests in the last `seconds`, by steps of `grain` seconds."""
+    parameters = {"grain": grain, "seconds": seconds, "kinds": [kind.value for kind in REQUEST_KINDS]}
+    return [Ended(*row) for row in fetch_all(conn, "figures", "ended_since", parameters)]

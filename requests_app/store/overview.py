@@ -27,6 +27,23 @@ class LiveRequests(NamedTuple):
     overdue: int
 
 
+class LivePayments(NamedTuple):
+    """Payments in one waiting state, and how long the oldest has been in it."""
+
+    state: str
+    rows: int
+    oldest_seconds: float
+
+
+class Reconciled(NamedTuple):
+    """How far the reconciliation of a source is behind the seal, and how many findings of one kind it has (None: none at all)."""
+
+    source: str
+    lag_blocks: int
+    kind: str | None
+    findings: int | None
+
+
 class QueueDepth(NamedTuple):
     """Jobs of one kind in one queue; `visible` may be claimed now, `leased` are being worked on."""
 
@@ -143,6 +160,16 @@ def live_requests(conn: psycopg.Connection[Any]) -> list[LiveRequests]:
     More than LIVE_CAP of one kind in one state are as many as the figures duty counted last.
     """
     return [LiveRequests(*row) for row in fetch_all(conn, "overview", "live_requests", {"cap": LIVE_CAP})]
+
+
+def live_payments(conn: psycopg.Connection[Any]) -> list[LivePayments]:
+    """Count the payments that wait, by state; more than LIVE_CAP as `live_requests`."""
+    return [LivePayments(*row) for row in fetch_all(conn, "overview", "live_payments", {"cap": LIVE_CAP})]
+
+
+def reconciled(conn: psycopg.Connection[Any]) -> list[Reconciled]:
+    """How the chain's payments compare with the books."""
+    return [Reconciled(*row) for row in fetch_all(conn, "overview", "reconciled")]
 
 
 def queue_depths(conn: psycopg.Connection[Any]) -> list[QueueDepth]:

@@ -6,7 +6,7 @@ from typing import Final
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
-from requests_app.states import REQUEST_KINDS
+from requests_app.states import Kind
 from requests_app.store import figures, leases
 from requests_app.store.session import transaction
 from workers.leases import HeldLease
@@ -28,7 +28,7 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         figures.count_jobs(context.conn)
         crash_point("before_waiting_figures_commit")
     crash_point("after_waiting_figures_commit")
-    for kind in REQUEST_KINDS:
+    for kind in Kind:
         with transaction(context.conn):
             if not leases.fence(context.conn, lease.resource, lease.instance, lease.epoch):
                 raise StaleEpoch(lease.resource)

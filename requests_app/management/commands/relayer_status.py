@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from requests_app.admin.cells import duration
 from requests_app.admin.dashboard import troubles
 from requests_app.overview import Overview, overview
-from requests_app.states import REQUEST_KINDS, Kind, Status
+from requests_app.states import REQUEST_KINDS, IntentState, Kind, Status
 
 
 class Command(BaseCommand):
@@ -45,7 +45,14 @@ def document(now: Overview, found: list[str]) -> dict[str, Any]:
         if isinstance(getattr(now, field.name), list)
     }
     counts = {kind.slug: {status.value: n for status, n in of.items()} for kind, of in now.counts().items()}
-    return {"troubles": found, "requests": counts, "taken_at": now.taken_at.isoformat(), **parts}
+    paid = {state.value: n for state, n in now.payment_counts().items()}
+    return {
+        "troubles": found,
+        "requests": counts,
+        "payments_by_state": paid,
+        "taken_at": now.taken_at.isoformat(),
+        **parts,
+    }
 
 
 def _plain(value: Any) -> str:
@@ -66,6 +73,12 @@ def lines(now: Overview, found: list[str]) -> list[str]:
             (kind.slug, *(_count(counts[kind][status], oldest[kind].get(status)) for status in Status))
             for kind in REQUEST_KINDS
         ],
+    )
+    ages = {row.state: row.oldest_seconds for row in now.payments}
+    paid = now.payment_counts()
+    out += table(
+        ("payments", *(state.value for state in IntentState)),
+        [("payment", *(_count(paid[state], ages.get(state)) for state in IntentState))],
     )
     out += table(
         ("queue", "kind", "jobs", "claimable", "leased", "oldest"),
