@@ -80,6 +80,7 @@ def test_metrics_and_status_name_them(every: Connection, capsys: pytest.CaptureF
     show(every, 1, 9, used(one, (5, 0), tx_hash, amount=1))
     every.execute("INSERT INTO recon_cursor (source_id, block, moved_at) VALUES (1, 0, clock_timestamp())")
     assert len(reconcile(every, SOURCE, DUTY, 1, 6).findings) == 3  # a mismatch, and two settled by hand above
+    every.execute("UPDATE exec_lease SET lease_until = clock_timestamp() + interval '1 hour'")
     overview_module.forget()
     registry = CollectorRegistry(auto_describe=False)
     registry.register(DatabaseCollector())
@@ -91,7 +92,6 @@ def test_metrics_and_status_name_them(every: Connection, capsys: pytest.CaptureF
     ):  # fmt: skip
         assert line in text, line
     assert 'relayer_payment_oldest_seconds{state="created"}' in text
-    every.execute("UPDATE exec_lease SET lease_until = clock_timestamp() + interval '1 hour'")
     with pytest.raises(SystemExit):  # something needs attention
         call_command("relayer_status", "--json")
     assert json.loads(capsys.readouterr().out)["payments_by_state"]["needs_review"] == 2
