@@ -19,6 +19,10 @@ ELSEWHERE = {
         "passed_over_rpc", "fee_balance_rpc", "purge_congestion_commit", "*command*", "attach_*", "approve_commit", "decide_commit",
         "reopen_attempts_commit", "forget_steps_commit", "figures_commit", "waiting_figures_commit", "tell_signer_commit", "*beats_commit",
     ),
+    "tests/payments: payments are confirmed, lost, doubted and reconciled": (
+        "confirm_head_rpc", "confirm_blocks_rpc", "hidden_receipts_rpc", "stuck_head_rpc", "recon_window_rpc", "open_recon_commit",
+        "heed_commit", "settle_payments_commit", "lose_payments_commit", "doubt_payments_commit", "reconcile_commit",
+    ),
     "tests/processes: shifts, slots, watchdog": ("shift_enqueue_commit", "slot_open_commit", "watchdog_beat_commit"),
     "tests/envelopes: publishing and bands": (
         "append*", "band_*", "mark_band_commit", "cursor_key_commit", "open_publisher_commit", "publish*_commit",
