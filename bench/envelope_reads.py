@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from time import perf_counter
 
 from bench.envelope_scene import Connection, Table, median, percentile, repeat, source, timed
 
@@ -121,28 +122,68 @@ def band_races(conn: Connection, table: Table) -> None:
     table.most("T11 dead-locks and errors in 120 band creations by 6", deadlocks(conn) - before + errors, "count", 0)
 
 
+def consuming(conn: Connection, table: Table) -> None:
+    """T9 as the reference measured it (6.5): read a page, one upsert for the reference of each row, move the cursor, commit."""
+    from bench.envelope_scene import rows
+    from requests_app.states import Kind
+    from requests_app.store import answers, consumers
+    from requests_app.store.envelopes import last_position, record_range
+
+    fence = source(conn, 310)
+    envelopes_a_page, pages = 1000, 20
+    for n in range(pages):
+        lo = 1 + n * envelopes_a_page
+        record_range(conn, 310, lo, lo + envelopes_a_page - 1, rows(lo, envelopes_a_page), fence, None)
+    upto = last_position(pages * envelopes_a_page)
+
+    def consume(page: int) -> float:
+        """Everything from the beginning, for a new consumer; rows a second by the median page."""
+        conn.execute("DELETE FROM gateway_ref")
+        conn.execute(
+            "INSERT INTO consumer_cursor (consumer, source_id, position, required, updated_at) VALUES (%s, 310, -1, false, clock_timestamp())",
+            (f"bench-{page}",),
+        )
+        spent: list[float] = []
+        at = -1
+        while at < upto:
+            began = perf_counter()
+            found = consumers.read_page(conn, 310, at, upto, page)
+            end = found[-1].position if found else upto
+            with conn.transaction():
+                assert consumers.move_consumer(conn, 310, at, end, f"bench-{page}")
+                answers.absorb(conn, [], [], [(one.ref or b"", Kind.PUBLIC_DECRYPT) for one in found])
+            if len(found) == page:
+                spent.append(perf_counter() - began)
+            at = end
+        return page / median(spent)
+
+    for page in (500, 1000):
+        table.least(f"T9 page of {page}, an upsert a row's reference, cursor", consume(page), "rows/s", 40_000)
+
+
 def applying(conn: Connection, table: Table) -> None:
-    """T9, T14: the real applier on shares of foreign references (decode, count, store)."""
+    """The whole applier on shares of foreign references (decode, store, count), which T9 does not ask for; T14 with it."""
     from requests_app.store.session import connect
     from tests.listen import world
 
-    fence = source(conn, world.SOURCE)
-    del fence
+    source(conn, world.SOURCE)
     conn.execute("UPDATE exec_lease SET instance = 'test' WHERE resource = 'listener:1'")
-    shares = [world.share(os.urandom(32), n % 13, (1 + n // 100, n % 100)) for n in range(5000)]
-    world.record(conn, 1, 50, shares)
     applier = world.applier()
-    spent = timed(lambda: applier.catch_up(conn))
-    table.least("T9 applier, pages of 1000, every event a new reference", 5000 / spent, "rows/s", 40_000)
+    for first, kind, refs in ((1, "every share a new reference", 1), (101, "13 shares a reference", 13)):
+        names = [os.urandom(32) for _ in range(5000 // refs + 1)]
+        shares = [world.share(names[n // refs], n % 13, (first + n // 100, n % 100)) for n in range(5000)]
+        world.record(conn, first, first + 99, shares)
+        spent = timed(lambda: applier.catch_up(conn))
+        table.least(f"whole applier, pages of 1000, {kind}", 5000 / spent, "rows/s")
     with connect("worker") as own:
 
         def one(n: int) -> None:
-            block = 60 + n
+            block = 260 + n
             event = [world.share(os.urandom(32), 1, (block, 0))]
             world.record(own, block, block, event)
             applier.offer(own, event, block, block)
 
-        world.record(own, 51, 58, [])
+        world.record(own, 201, 258, [])
         applier.catch_up(own)
         ms = repeat(one, 60)
     table.most("T14 one event: record to applied and committed, p50", median(ms), "ms", 10)

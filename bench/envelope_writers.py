@@ -21,14 +21,31 @@ class Outcome:
 
     rows: int
     seconds: float
-    p99_ms: float
-    probe_p99_ms: float
+    ms: list[float]
+    probe_ms: list[float]
     errors: list[str]
 
     @property
     def rate(self) -> float:
         """Distinct envelopes a second."""
         return self.rows / self.seconds
+
+    @property
+    def p99_ms(self) -> float:
+        """Of the writers' batches."""
+        return percentile(self.ms or [0.0], 0.99)
+
+    @property
+    def probe_p99_ms(self) -> float:
+        """Of another originator's single envelopes."""
+        return percentile(self.probe_ms or [0.0], 0.99)
+
+    def __add__(self, other: Outcome) -> Outcome:
+        """Both phases as one."""
+        return Outcome(
+            self.rows + other.rows, self.seconds + other.seconds, self.ms + other.ms, self.probe_ms + other.probe_ms,
+            self.errors + other.errors,
+        )  # fmt: skip
 
 
 def run(conn: Connection, first_source: int, seconds: float, *, new_bands: bool, payer: int) -> Outcome:
@@ -65,7 +82,7 @@ def run(conn: Connection, first_source: int, seconds: float, *, new_bands: bool,
     assert stored is not None
     writers = [ms for one in reports if not one["probe"] for ms in one["ms"]]
     probe = [ms for one in reports if one["probe"] for ms in one["ms"]]
-    return Outcome(stored[0], elapsed, percentile(writers or [0.0], 0.99), percentile(probe or [0.0], 0.99), errors)
+    return Outcome(stored[0], elapsed, writers, probe, errors)
 
 
 def exact(conn: Connection, first_source: int) -> tuple[int, int, int]:

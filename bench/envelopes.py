@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import shutil
 import sys
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.envelope_reads import applying, band_races, drops, reads
+from bench.envelope_reads import applying, band_races, consuming, drops, reads
 from bench.envelope_scene import Connection, Table
 from bench.envelope_writes import single_inserts, two_processes, writes
 
@@ -26,8 +27,10 @@ def writers(conn: Connection, table: Table, seconds: float) -> None:
     row = conn.execute("INSERT INTO client_account (name, status) VALUES ('bench', 'active') RETURNING id").fetchone()
     assert row is not None
     before = eight.deadlocks(conn)
-    same = eight.run(conn, 320, seconds, new_bands=False, payer=row[0])
+    # Half of the first kind before and half after the second, so that a machine that grows busier is busier for both.
+    same = eight.run(conn, 320, seconds / 2, new_bands=False, payer=row[0])
     new = eight.run(conn, 330, seconds, new_bands=True, payer=row[0])
+    same += eight.run(conn, 340, seconds / 2, new_bands=False, payer=row[0])
     name = f"8 writers, {seconds:g} s"
     table.least(f"{name}, one band an originator", same.rate, "rows/s", note=f"batch p99 {same.p99_ms:.0f} ms")
     table.least(f"{name}, new bands all the time", new.rate, "rows/s", note=f"batch p99 {new.p99_ms:.0f} ms")
@@ -40,7 +43,7 @@ def writers(conn: Connection, table: Table, seconds: float) -> None:
         note="; ".join([*same.errors, *new.errors])[:100],
     )
     table.most("dead-locks", eight.deadlocks(conn) - before, "count", 0)
-    for phase, first in (("one band", 320), ("new bands", 330)):
+    for phase, first in (("one band", 320), ("one band again", 340), ("new bands", 330)):
         distinct, usage, congestion = eight.exact(conn, first)
         table.most(
             f"{phase}: usage - distinct envelopes",
@@ -67,6 +70,7 @@ PARTS: dict[str, Callable[[Connection, Table, argparse.Namespace], None]] = {
     "processes": lambda conn, table, _: two_processes(conn, table),
     "single": lambda conn, table, _: single_inserts(conn, table),
     "reads": lambda conn, table, _: reads(conn, table),
+    "consuming": lambda conn, table, _: consuming(conn, table),
     "applying": lambda conn, table, _: applying(conn, table),
     "bands": bands,
     "writers": lambda conn, table, options: writers(conn, table, options.seconds),
@@ -79,6 +83,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5, help="length of each phase of the eight writers (full: 60)")
     parser.add_argument("--rows", type=int, default=200_000, help="rows of the dropped band")
     parser.add_argument("--json", help="also write the results there")
+    parser.add_argument("--logs", action="store_true", help="show the log lines of missing bands")
     parser.add_argument("--only", nargs="*", help="parts to run (default: all): " + " ".join(PARTS))
     options = parser.parse_args()
     var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
@@ -92,6 +97,8 @@ def main() -> None:
 
     from requests_app.store.session import connect
 
+    if not options.logs:
+        logging.getLogger("relayer").setLevel(logging.ERROR)
     table = Table()
     try:
         call_command("migrate", verbosity=0)
