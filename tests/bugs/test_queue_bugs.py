@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 from django.conf import settings
@@ -11,12 +12,13 @@ from django.conf import settings
 from requests_app import sql
 from requests_app.states import Kind, Status
 from requests_app.store import leases, queue
-from requests_app.store.envelopes import INDEX_BITS
 from requests_app.store.queue import READY, SEND, Subject, Verdict, enqueue_jobs
 from requests_app.store.session import connect
 from requests_app.transitions import sending
 from tests.core.rows import insert_account, read_request
+from tests.envelopes import scene
 from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, wanted
+from workers.publisher import PublishTurn
 
 pytestmark = pytest.mark.django_db(transaction=True)
 RESOURCE = "signer:654321:0xaa"
@@ -139,14 +141,40 @@ def test_b24_a_client_whose_clock_runs_an_hour_ahead_takes_no_live_lease(conn, m
         assert leased(ahead, SEND, owner="two") == []
 
 
-def test_b25_positions_are_of_the_chain_and_not_of_a_sequence(conn):
+def test_b25_what_commits_late_is_not_skipped_by_the_queue(two_conns):
     """kamu 1398, eventuous 222: "id > last seen" over a sequence skips what commits late."""
-    text = sql.statement("envelopes", "move_consumer")
-    assert "position" in text
-    assert INDEX_BITS == 20  # block << 20 | log index: ordered by the chain, whoever commits when
-    for topic in ("queue", "commands"):
-        for name, statement in sql.topic(topic).items():
-            assert not re.search(r"\bid\s*>\s*%\(", statement), f"{topic}.{name} pages by id"
+    slow, quick = two_conns
+    account = insert_account(quick)
+    turns = queue.Turns(SEND)
+    with slow.transaction():
+        enqueue_jobs(slow, SEND, [(Subject(Kind.INPUT_PROOF, 1), account)])  # the lower id, not yet committed
+        enqueue_jobs(quick, SEND, [(Subject(Kind.INPUT_PROOF, 2), account)])
+        seen = queue.lease_jobs(quick, SEND, 10, "one", 30, turns=turns)
+        assert [job.subject.id for job in seen] == [2]
+        assert queue.lease_jobs(quick, SEND, 10, "one", 30, turns=turns) == []
+    (late,) = queue.lease_jobs(quick, SEND, 10, "one", 30, turns=turns)
+    assert late.subject.id == 1
+    assert late.receipt.job_id < seen[0].receipt.job_id
+
+
+def test_b25_what_commits_late_is_not_skipped_by_readers_of_the_log(two_conns):
+    """The same for staged envelopes: their place in the log is given under a lock, in the order in which they are seen."""
+    slow, quick = two_conns
+    payer = insert_account(quick)
+    quick.execute("DELETE FROM staged_envelope")
+    turn = PublishTurn(scene.PUBLISHER, batch=10)
+    process = SimpleNamespace(conn=quick, stopping=lambda: False)
+    with slow.transaction():
+        early = scene.stage(slow, payer, b"early")
+        later = scene.stage(quick, payer, b"later")
+        assert early < later
+        assert turn.run(process) == 1
+        (seen,) = scene.stored(quick, scene.PUBLISHER)
+    assert turn.run(process) == 1
+    assert [one for one in scene.stored(quick, scene.PUBLISHER) if one > seen] == [seen + 1]
+    assert quick.execute(
+        "SELECT payload FROM envelope_blob WHERE source_id = %s ORDER BY position", (scene.PUBLISHER,)
+    ).fetchall() == [(b"later",), (b"early",)]
 
 
 def test_lease_renewal_is_a_third_of_the_lease():

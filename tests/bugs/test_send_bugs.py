@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from requests_app.decisions import Decided
+from requests_app.models.reviews import ReviewAction
 from requests_app.states import Kind, Status
 from requests_app.store import signing
 from requests_app.store.queue import SEND
@@ -12,6 +14,7 @@ from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
 from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, wanted
 from tests.send.test_settle import again, age, requests, statuses
+from tests.txm.test_commands import decide
 from workers import receipts
 from workers.chain.errors import SendClass, classify_send
 from workers.chain.fees import Fees, bumped
@@ -162,28 +165,77 @@ def test_b38_no_nonce_is_taken_before_the_simulation(conn, node, start):
     assert conn.execute("SELECT count(*) FROM nonce_slot").fetchone() == (0,)
 
 
-@pytest.mark.parametrize("report", ["b39 rrelayer 113", "b40 rrelayer 99, 106"])
-def test_b39_b40_a_nonce_that_was_signed_for_is_never_given_to_another(conn, node, start, report):
-    """A terminal failure or a cancel dropped the row with its nonce; later ones were stranded, or paid twice."""
-    refused, _ = requests(conn, 2)
+def calldata_by_nonce(node):
+    """What was offered to the node at each nonce, fillers apart."""
+    found = {}
+    for raw in node.raws:
+        tx = parse(raw)
+        if tx.data:
+            found.setdefault(tx.nonce, set()).add(tx.data)
+    return found
+
+
+def test_b39_a_refused_nonce_is_filled_in_place_and_the_lost_broadcast_is_asked_for(conn, node, start):
+    """rrelayer 113: a terminal failure left its nonce unused, and recovery assigned a fresh one without asking for the lost broadcast."""
+    (refused,) = requests(conn, 1)
+    took = []
 
     def on_send(tx):
         if tx.nonce == 0 and tx.data:
             raise Fault("invalid sender")
 
-    node.on_send = on_send
+    def after_send(tx):
+        if tx.nonce == 1 and not took:  # taken, and nobody hears of it
+            took.append(tx.hash)
+            raise Drop
+
+    node.on_send, node.after_send = on_send, after_send
     turn, context = SettleTurn(), start()
     turn.run(context)
-    node.on_send = None
-    requests(conn, 1)
-    for _ in range(2):
+    (lost,) = requests(conn, 1)
+    again(turn)
+    turn.run(context)
+    for _ in range(4):
         round_again(conn, turn, context)
-    data = {}
-    for raw in node.raws:
-        tx = parse(raw)
-        data.setdefault(tx.nonce, set()).add(tx.data)
-    assert all(len({one for one in calls if one}) <= 1 for calls in data.values()), report
-    assert read_request(conn, refused.kind, refused.id).status != "failure"
+        node.mine()
+    assert took
+    calls = calldata_by_nonce(node)
+    assert {nonce: len(found) for nonce, found in calls.items()} == {0: 1, 1: 1}, "no request was given a second nonce"
+    mined = {tx.nonce: tx for tx in node.known.values() if tx.block is not None}
+    assert not mined[0].data, "the refused nonce was spent on nothing, in place"
+    assert mined[1].hash == took[0]
+    assert statuses(conn, [lost]) == ["tx_in_flight"]
+    assert read_request(conn, refused.kind, refused.id).status == "needs_review", "never a failure after signed bytes"
+
+
+def test_b40_a_cancel_replaces_at_its_own_nonce_and_strands_nobody(parked, reviewers):
+    """rrelayer 99, 106: the canceled row was dropped with its nonce, and every later transaction waited for it for ever."""
+    node, conn = parked.node, parked.conn
+    (later,) = requests(conn, 1)
+    parked.run()
+    assert sorted(tx.nonce for tx in node.known.values()) == [0, 1]
+    node.known = {h: tx for h, tx in node.known.items() if tx.nonce == 1}  # the pool has lost the one that is canceled
+    node.mine()
+    assert all(tx.block is None for tx in node.known.values()), "the later one waits"
+    assert decide(conn, parked.case, ReviewAction.CANCEL_NONCE, reviewers[0]).outcome is Decided.COMMANDED
+    parked.run()
+    node.known = {
+        h: tx for h, tx in node.known.items() if tx.nonce == 1 or not tx.data
+    }  # the higher offer takes its place
+    node.mine()
+    assert {tx.nonce: bool(tx.data) for tx in node.known.values() if tx.block is not None} == {0: False, 1: True}
+    node.finalize()
+    parked.age()
+    for _ in range(3):
+        parked.run()
+    assert parked.status == "failure"
+    assert conn.execute("SELECT nonce, kind FROM tx_attempt ORDER BY nonce, seq").fetchall() == [
+        (0, "pay"),
+        (0, "cancel"),
+        (1, "pay"),
+    ]
+    assert statuses(conn, [later]) == ["tx_in_flight"]
+    assert conn.execute("SELECT state FROM nonce_slot WHERE nonce = 1").fetchone()[0] in ("mined", "final")
 
 
 def test_b43_both_fees_of_a_replacement_rise_above_the_old_ones_and_the_market():
@@ -194,25 +246,54 @@ def test_b43_both_fees_of_a_replacement_rise_above_the_old_ones_and_the_market()
     assert (offer.max_fee_per_gas, offer.max_priority_fee) == (5000, 113)
 
 
-@pytest.mark.parametrize("report", ["b47 OriginTrail 2300", "b48 safe 722, 1542, 1603"])
-def test_b47_b48_a_revert_is_believed_only_when_its_block_holds(conn, node, start, report):
-    """A revert was taken as permanent and the transaction succeeded after a reorganisation; block hashes were not kept."""
+def test_b47_a_revert_is_final_only_with_its_block(conn, node, start):
+    """OriginTrail 2300: a revert was taken as permanent, and the transaction succeeded after a reorganisation."""
     (subject,) = requests(conn, 1)
     turn, context = SettleTurn(), start()
     turn.run(context)
+    node.on_call = None
     node.mine(status=0)
-    round_again(conn, turn, context)
-    assert statuses(conn, [subject]) == ["tx_in_flight"], report
-    stored = conn.execute("SELECT block_number, block_hash IS NOT NULL, receipt_status FROM tx_attempt").fetchone()
-    assert stored == (node.block, True, 0)
-    for tx in node.known.values():  # the block gave way; in the next one it succeeds
-        tx.block = None
-        node.counts[tx.sender] = tx.nonce
-    node.mine(status=1)
-    for _ in range(2):
+    for _ in range(3):
         round_again(conn, turn, context)
     assert statuses(conn, [subject]) == ["tx_in_flight"]
-    assert conn.execute("SELECT state, receipt_status FROM tx_attempt").fetchone() == ("mined", 1)
+    take_back(node)
+    node.mine(status=1)
+    node.finalize()
+    for _ in range(3):
+        round_again(conn, turn, context)
+    assert statuses(conn, [subject]) == ["tx_in_flight"], "it waits for its event: the revert never was"
+    assert conn.execute("SELECT receipt_status FROM tx_attempt").fetchone() == (1,)
+    assert conn.execute("SELECT count(*) FROM req_transition WHERE to_status = 'failure'").fetchone() == (0,)
+
+
+def test_b48_the_hash_of_a_receipts_block_is_kept_and_looked_at_again_until_it_is_final(conn, node, start):
+    """safe 722, 1542, 1603: block hashes were not stored or not checked, and data of undone blocks stayed."""
+    requests(conn, 1)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.mine()
+    round_again(conn, turn, context)
+    state = "SELECT t.state, t.block_number, t.block_hash, n.state FROM tx_attempt t JOIN nonce_slot n USING (signer_id, nonce)"
+    first = node.block.to_bytes(32, "big")
+    assert conn.execute(state).fetchone() == ("mined", node.block, first, "mined")
+    # The chain shows another block at that height when it is final: the receipt of the old one counts for nothing.
+    conn.execute("UPDATE tx_attempt SET block_hash = %s", (b"\x0f" * 32,))
+    node.finalize()
+    again(turn)
+    turn.run(context)
+    row = conn.execute(state).fetchone()
+    assert (row[0], row[3]) != ("final", "final")
+    for _ in range(3):
+        round_again(conn, turn, context)
+    assert conn.execute(state).fetchone()[2] == first, "it was asked for anew"
+    assert conn.execute(state).fetchone()[3] == "final"
+
+
+def take_back(node):
+    """The blocks of all transactions gave way; these wait in the pool again."""
+    for tx in node.known.values():
+        tx.block = None
+        node.counts[tx.sender] = min(node.counts[tx.sender], tx.nonce)
 
 
 def test_b50_somebody_elses_success_is_found_by_the_event_and_not_by_our_receipt():
