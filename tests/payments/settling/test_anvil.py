@@ -11,7 +11,7 @@ import pytest
 
 from requests_app.config import config
 from requests_app.store.session import connect
-from tests.payments.settling.chain import Bank, configure, running
+from tests.payments.settling.chain import Bank, configure
 from tests.payments.terms import add_account
 from tests.send.conftest import Context
 from workers import receipts
@@ -23,12 +23,6 @@ from workers.settle_routes import make_settler
 from workers.signers import SignerPool, sync
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    with running(tmp_path_factory.mktemp("payments-devnet")) as found:
-        yield found
 
 
 @pytest.fixture
