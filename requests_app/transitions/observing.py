@@ -1,8 +1,8 @@
 """Payments follow the log: executed exactly as asked, whoever sent the transaction, they are confirming (B50; design 2.3).
 
 Facts are not fenced. Nothing is lost between an observation and a payment that is not ready for it yet: the applier stores the
-observation before it locks the intent, and whoever moves an intent locks it first and looks for observations afterwards
-(`look_again`), so that one of the two sees the other. What neither side looks at again at once, the confirm duty does.
+observation before it locks the intent, and judges what stands behind the lock; whoever changes an intent locks it first and may look for
+observations afterwards (`look_again`), so that one of the two sees the other. Whom nobody looked at again, the confirm duty heeds.
 """
 
 from __future__ import annotations
