@@ -62,6 +62,9 @@ class LedgerEntry(models.Model):
                 | Q(~Q(kind=EntryKind.VOID.value), leg_count__gte=2),
                 name="ledger_entry_legs",
             ),
+            models.UniqueConstraint(
+                fields=["ref"], condition=Q(kind=EntryKind.HOLD.value), name="ledger_entry_one_hold"
+            ),
         ]
         # entries of an intent
         indexes = [models.Index(fields=["ref"], name="ledger_entry_ref")]

@@ -7,11 +7,14 @@ SELECT pg_advisory_xact_lock(%(key)s::bigint);
 SELECT seq, hash FROM ledger_entry ORDER BY seq DESC LIMIT 1;
 
 -- name: entries_by_id
--- What a batch meets: its own ids, the holds that it resolves, and whatever has resolved those already (unique indexes each).
+-- What a batch meets: its own ids, the holds that it resolves, whatever has resolved those already, and the holds of the payments that it
+-- holds (unique indexes each).
 WITH found AS (
   SELECT e.seq FROM ledger_entry e WHERE e.entry_id = ANY(%(ids)b::text[])
   UNION
-  SELECT e.seq FROM ledger_entry e WHERE e.holds = ANY(%(ids)b::text[]))
+  SELECT e.seq FROM ledger_entry e WHERE e.holds = ANY(%(ids)b::text[])
+  UNION
+  SELECT e.seq FROM ledger_entry e WHERE e.ref = ANY(%(refs)b::bytea[]) AND e.kind = 'hold')
 SELECT {columns}
   FROM found JOIN ledger_entry e ON e.seq = found.seq ORDER BY e.seq;
 

@@ -69,7 +69,7 @@ def append(conn: Connection[Any], entries: Sequence[Entry]) -> list[Appended]:
 
     One answer an entry, in order. Checks, in this order: the entry's shape (LedgerRefused); the same id exists: the same content
     changes nothing, another one raises LedgerConflict; the hold exists, is a hold, of the same ref and asset (LedgerRefused); it
-    is not resolved yet (LedgerConflict). One refused entry refuses all: the transaction must be given up.
+    is not resolved yet, and a payment not held yet (LedgerConflict). One refused entry refuses all: the transaction must be given up.
     """
     if not entries:
         return []
@@ -133,9 +133,10 @@ def figures(conn: Connection[Any]) -> Figures:
 
 
 def _known(conn: Connection[Any], entries: Sequence[Entry]) -> dict[str, Chained]:
-    """What stands in the journal under the ids of these entries and of the holds that they resolve."""
+    """What stands in the journal under the ids of these entries and of the holds that they resolve, and the holds of their payments."""
     names = {entry.entry_id for entry in entries} | {entry.holds for entry in entries if entry.holds}
-    rows = fetch_all(conn, "ledger", "entries_by_id", {"ids": sorted(names)}, columns=_COLUMNS)
+    refs = {entry.ref for entry in entries if entry.kind is EntryKind.HOLD}
+    rows = fetch_all(conn, "ledger", "entries_by_id", {"ids": sorted(names), "refs": sorted(refs)}, columns=_COLUMNS)
     return {row.entry_id: _chained(row) for row in rows}
 
 
@@ -143,6 +144,7 @@ def _fresh(known: Mapping[str, Chained], entries: Sequence[Entry]) -> Iterator[E
     """The entries that are not in the journal yet, each judged against the journal and those before it."""
     seen: dict[str, Entry] = {name: one.entry for name, one in known.items()}
     resolved = {entry.holds for entry in seen.values() if entry.holds}
+    held = {entry.ref for entry in seen.values() if entry.kind is EntryKind.HOLD}
     for entry in entries:
         before = seen.get(entry.entry_id)
         if before is not None:
@@ -158,6 +160,10 @@ def _fresh(known: Mapping[str, Chained], entries: Sequence[Entry]) -> Iterator[E
             if entry.holds in resolved:
                 raise LedgerConflict(f"{entry.entry_id}: {entry.holds} is resolved already")
             resolved.add(entry.holds)
+        elif entry.ref in held:
+            raise LedgerConflict(f"{entry.entry_id}: its payment is held already")
+        else:
+            held.add(entry.ref)
         seen[entry.entry_id] = entry
         yield entry
 

@@ -65,6 +65,7 @@ REFUSED: dict[str, Callable[[Conn], Any]] = {
     "a second resolution": lambda conn: (add(conn, post()), force(conn, void())),
     "a hold that resolves": lambda conn: force(conn, hold("pi_0002", holds="pi_0001/hold")),
     "a post that resolves nothing": lambda conn: force(conn, post(holds=None)),
+    "a second hold": lambda conn: force(conn, hold(entry_id="pi_0001/again")),
     "the same id": lambda conn: force(conn, hold()),
     "a gap": lambda conn: force(conn, hold("pi_0002"), head=Head(7, ledger.head(conn).hash)),
     "another past": lambda conn: force(conn, hold("pi_0002"), head=Head(1, GENESIS)),

@@ -149,6 +149,10 @@ def test_the_order_of_checks(conn: psycopg.Connection) -> None:
         add(conn, void(holds="pi_0001/post"))
     with pytest.raises(LedgerConflict, match="resolved already"):
         add(conn, void())
+    with pytest.raises(LedgerConflict, match="held already"):
+        add(conn, hold(entry_id="pi_0001/again"))
+    with pytest.raises(LedgerConflict, match="held already"):
+        add(conn, hold("pi_0003"), hold("pi_0003", entry_id="pi_0003/again"))
     assert ledger.head(conn).seq == 3
     with pytest.raises(RelayerError, match="transaction"):
         ledger.append(conn, [hold("pi_0004")])
