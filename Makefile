@@ -30,6 +30,7 @@ help:
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
 	@echo "make bench-http    requests a second of POST and GET against a plain DRF echo"
 	@echo "make bench-jobs    the queue against a bare loop and other projects' queues"
+	@echo "make bench-settle  payments a second against signing, one process and two"
 	@echo "make bench-envelopes  the envelope log against COPY, with the bars of the design"
 	@echo "make reset         forget the database, the devnet and everything else under var/"
 
@@ -108,6 +109,11 @@ SNAPSHOT ?= 600
 bench-jobs: install-dev
 	@test -x var/peers/bin/python || { $(PYTHON) -m venv var/peers && var/peers/bin/pip install --quiet --disable-pip-version-check -r bench/requirements-peers.txt; }
 	@PEERS=$(CURDIR)/var/peers/bin/python $(BIN)/python -m bench.jobs --snapshot $(SNAPSHOT)
+
+# The path of a payment without RPC latency (P2): --payments N, --rounds N, --json FILE. Wants the machine for itself.
+.PHONY: bench-settle
+bench-settle: install-dev
+	@$(BIN)/python -m bench.settle $(BENCH)
 
 .PHONY: bench-envelopes
 bench-envelopes: install-dev
