@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from typing import Any
 
@@ -47,6 +48,39 @@ def test_no_lock_above_row_exclusive_while_recording(log: Connection, twin: Conn
         ).fetchall()
     assert {mode for (mode,) in modes} <= {"AccessShareLock", "RowShareLock", "RowExclusiveLock"}
     assert ("RowExclusiveLock",) in modes
+
+
+def test_a_band_is_made_beside_open_readers_and_writers(log: Connection, twin: Connection) -> None:
+    """S-1: ATTACH waits for nobody who reads or writes another band of the originator, and an empty table needs no scan."""
+    scene.put(log, scene.item(1))
+    with twin.transaction():
+        twin.execute("SELECT count(*) FROM envelope_meta WHERE source_id = %s", (CHAIN,))
+        append(twin, CHAIN, [scene.item(2)], price=PRICE)
+        log.execute("SET lock_timeout = '1s'")
+        assert envelopes.ensure_band(log, CHAIN, 3 * WIDTH)
+    assert scene.stored(log) == [1, 2]
+
+
+def test_the_connection_for_bands_is_kept_while_it_lives(log: Connection) -> None:
+    """A second band costs no new session; one that the server ended, or a parent made, is not used again."""
+    with bands.own_connection() as first:
+        pid = first.info.backend_pid
+    with bands.own_connection() as again:
+        assert again.info.backend_pid == pid
+        with bands.own_connection() as other:
+            assert other.info.backend_pid != pid
+    log.execute("SELECT pg_terminate_backend(%s, 5000), pg_terminate_backend(%s, 5000)", (pid, other.info.backend_pid))
+    with bands.own_connection() as fresh:
+        assert fresh.info.backend_pid not in (pid, other.info.backend_pid)
+        assert fresh.execute("SHOW idle_session_timeout").fetchone() == ("5min",)
+    with pytest.raises(psycopg.errors.DivisionByZero), bands.own_connection() as failed, failed.transaction():
+        failed.execute("SELECT 1/0")
+    parents = [conn for _, conn in bands._idle]
+    bands._idle[:] = [(os.getpid() + 1, conn) for conn in parents]
+    with bands.own_connection() as last:
+        assert last.info.backend_pid not in {conn.info.backend_pid for conn in parents}
+    for conn in parents:
+        conn.close()
 
 
 def test_a_missing_band_is_told_by_source_function(log: Connection) -> None:
