@@ -255,7 +255,9 @@ QUEUE_CAPACITY = env.number("QUEUE_CAPACITY", 11_000)
 QUEUE_SAFETY_MARGIN = env.number("QUEUE_SAFETY_MARGIN", 1_000)
 QUEUE_URL = env.text("QUEUE_URL", "")
 
-LEASE_SECONDS = env.seconds("LEASE_SECONDS", 10)
+LEASE_SECONDS = env.seconds(
+    "LEASE_SECONDS", 9
+)  # with a standby's look the ten seconds after which a frozen holder is replaced
 LEASE_HINT = env.flag("LEASE_HINT", True)
 JOB_LEASE_SECONDS = env.seconds("JOB_LEASE_SECONDS", 30)
 SHIFT_POLL_SECONDS = env.seconds("SHIFT_POLL_SECONDS", 0.05)
