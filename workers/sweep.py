@@ -75,7 +75,7 @@ def duties() -> list[DutyTurn]:
     return [
         DutyTurn("thresholds", thresholds.INTERVAL, thresholds.run),
         DutyTurn("deadlines", deadlines.INTERVAL, deadlines.run),
-        DutyTurn("confirm", confirm.INTERVAL, confirm.run),
+        DutyTurn("confirm", confirm.INTERVAL, confirm.Confirmation().run),
         DutyTurn("stuck_payments", stuck_payments.INTERVAL, stuck_payments.run),
         DutyTurn("jobs", jobs.INTERVAL, jobs.run),
         DutyTurn("payment_jobs", payment_jobs.INTERVAL, payment_jobs.run),

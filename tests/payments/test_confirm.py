@@ -331,3 +331,23 @@ def test_run_asks_the_chain_itself(log: Connection, chain: StubChain, context: C
     asked = len(chain.asked)
     assert confirm.run(context, shown.Lease()) == 0  # type: ignore[arg-type]
     assert len(chain.asked) == asked, "nothing waits: the chain is not asked"
+
+
+def test_what_is_final_ends_in_every_turn_and_the_rest_is_looked_at_now_and_then(
+    log: Connection, chain: StubChain, context: Context
+) -> None:
+    time = [0.0]
+    duty = confirm.Confirmation(clock=lambda: time[0])
+    chain.head = 200
+    turns = []
+    for _ in range(3):
+        ((ended, ended_hash), (lost, _)) = shown.confirming(log, 2)
+        log.execute(
+            "UPDATE payment_intent SET updated_at = clock_timestamp() - interval '1 hour' WHERE id = %s", (lost.id,)
+        )
+        block = 10 + len(turns)
+        show(log, 1 if not turns else block, block, used(ended, (block, 0), ended_hash))
+        duty.run(context, shown.Lease())  # type: ignore[arg-type]
+        turns.append((stands(log, ended)[0], stands(log, lost)[0]))
+        time[0] += 2.6
+    assert turns == [(S.SETTLED, S.SETTLING), (S.SETTLED, S.CONFIRMING), (S.SETTLED, S.SETTLING)]

@@ -13,7 +13,8 @@ Nothing is judged before its block is final (B47), and "not found" is never a fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from django.conf import settings
@@ -45,6 +46,7 @@ from workers.shift import ShiftContext
 log = logging.getLogger("relayer.confirm")
 
 INTERVAL: Final = 1.0
+WIDE_SECONDS: Final = 5.0
 BATCH: Final = 500
 ROUNDS: Final = 8
 
@@ -58,8 +60,23 @@ def policy() -> Policy:
     )
 
 
-def run(context: ShiftContext, lease: HeldLease) -> int:
-    """Look once at every payment that waits for the chain; how many came further."""
+class Confirmation:
+    """The duty. Every turn it ends what has become final; what can wait for a moment it looks at every WIDE_SECONDS."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._wide_at = 0.0
+
+    def run(self, context: ShiftContext, lease: HeldLease) -> int:
+        """Look once at every payment that waits for the chain; how many came further."""
+        wide = self._clock() >= self._wide_at
+        if wide:
+            self._wide_at = self._clock() + WIDE_SECONDS
+        return run(context, lease, wide=wide)
+
+
+def run(context: ShiftContext, lease: HeldLease, *, wide: bool = True) -> int:
+    """One look. `wide`: also at those that the log does not show, or that do not stand as it shows."""
     if not store.any_active(context.conn):
         return 0
     source = envelopes.read_source(context.conn, GATEWAY)
@@ -68,7 +85,8 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     chain = how_far(context)
     if chain is None:
         return 0
-    return look(context, Fence(lease.resource, lease.instance, lease.epoch), chain, source.block)
+    fence = Fence(lease.resource, lease.instance, lease.epoch)
+    return look(context, fence, chain, source.block, wide=wide)
 
 
 def how_far(context: ShiftContext) -> Chain | None:
@@ -86,12 +104,12 @@ def how_far(context: ShiftContext) -> Chain | None:
     return Chain(head, finalized)
 
 
-def look(context: ShiftContext, fence: Fence, chain: Chain, sealed: int) -> int:
+def look(context: ShiftContext, fence: Fence, chain: Chain, sealed: int, *, wide: bool = True) -> int:
     """As `run`, with the chain as it is said to be. `sealed`: the last block that the log holds."""
-    heeded = heed(context.conn)
+    heeded = heed(context.conn) if wide else 0
     upto = envelopes.last_position(min(chain.settled(policy()), sealed))
-    ended = _Round(context, fence, chain).shown(upto) if upto >= 0 else 0
-    return heeded + ended + hidden_payments.look(context, fence, chain, policy())
+    ended = _Round(context, fence, chain).ended(upto, wide=wide) if upto >= 0 else 0
+    return heeded + ended + (hidden_payments.look(context, fence, chain, policy()) if wide else 0)
 
 
 def heed(conn: Connection[Any]) -> int:
@@ -117,7 +135,7 @@ class _Round:
         self._context, self._conn, self._fence, self._chain = context, context.conn, fence, chain
         self._hashes: dict[int, bytes] = {}
 
-    def shown(self, upto: int) -> int:
+    def ended(self, upto: int, *, wide: bool) -> int:
         """End what is final at positions up to `upto`: how many payments."""
         passed: set[int] = set()
         ended = 0
@@ -129,7 +147,7 @@ class _Round:
             passed.update(ids)
             if len(ids) < BATCH:
                 break
-        return ended + self._end(store.misused(self._conn, GATEWAY, upto, BATCH))
+        return ended + (self._end(store.misused(self._conn, GATEWAY, upto, BATCH)) if wide else 0)
 
     def _end(self, ids: Sequence[int]) -> int:
         if not ids:
