@@ -63,7 +63,8 @@ WITH asked AS MATERIALIZED (
 SELECT {columns}, r.was, extract(epoch FROM r.spent)::float8 AS spent_seconds FROM r ORDER BY r.id;
 
 -- name: expirable
--- The sweep: oldest first (index payment_intent_active). statement_timestamp() would be wrong under a clock of one's own.
+-- The sweep: by state and age (index payment_intent_active), never by id, which would read every payment that has ended. Locked where
+-- nobody works: the order of the locks does not matter, because nothing is waited for.
 SELECT {columns} FROM payment_intent r
  WHERE r.state IN ('created', 'authorized')
    AND CASE r.state
@@ -71,7 +72,7 @@ SELECT {columns} FROM payment_intent r
          ELSE (r.authorization->>'valid_before')::numeric <= extract(epoch FROM clock_timestamp())
               AND NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = 4 AND n.subject_id = r.id AND n.state <> 'dead')
        END
- ORDER BY r.id LIMIT %(limit)s::int FOR UPDATE OF r SKIP LOCKED;
+ ORDER BY r.state, r.updated_at LIMIT %(limit)s::int FOR UPDATE OF r SKIP LOCKED;
 
 -- name: enqueue_settle
 -- In the transaction of the change to authorized: the queue is the outbox.

@@ -278,3 +278,21 @@ def test_expiry_ends_what_was_not_signed(conn: psycopg.Connection) -> None:
 
 def test_evidence_kinds_are_all_checked() -> None:
     assert {kind for edge in INTENT_TRANSITIONS.values() for kind in edge.evidence} == set(Evidence)
+
+
+def test_the_sweep_does_not_read_what_has_ended(conn: psycopg.Connection) -> None:
+    account = add_account(conn)
+    late = add_intent(conn, account, expires_at=datetime.now(UTC) - timedelta(seconds=5))
+    conn.execute(
+        'INSERT INTO payment_intent (public_id, ref, account_id, chain, token, payer, merchant, amount, state, "authorization", tx_hash)'
+        " SELECT 'pi_' || n, sha256(n::text::bytea), %s, 'c', 't', 'p', 'm', 1, 'settled', '{}', '\\xaa' FROM generate_series(1, 5000) n",
+        (account,),
+    )
+    conn.execute("ANALYZE payment_intent")
+    read = "SELECT coalesce(sum(seq_tup_read), 0), coalesce(sum(idx_tup_fetch), 0) FROM pg_stat_xact_user_tables WHERE relname = 'payment_intent'"
+    with conn.transaction():
+        assert [one.intent.id for one in intents.expire(conn, 100)] == [late.id]
+        row = conn.execute(read).fetchone()
+    assert row is not None
+    assert row[0] == 0
+    assert row[1] < 50
