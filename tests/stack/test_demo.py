@@ -15,7 +15,7 @@ pytestmark = pytest.mark.stack
 
 
 @pytest.mark.parametrize("time", ["first", "second"])
-def test_the_demo_completes_all_five_forms(stack: Stack, time: str) -> None:
+def test_the_demo_completes_all_five_forms_and_a_payment(stack: Stack, time: str) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -41,6 +41,16 @@ def test_the_demo_completes_all_five_forms(stack: Stack, time: str) -> None:
         "user_decrypt",
         "delegated",
         "unified",
+        "payment",
+    ]
+    *outcomes, paid = outcomes
+    assert (paid["status"], paid["transfers"], paid["problem"]) == ("settled", 1, "")
+    assert [step["status"] for step in paid["transitions"]] == [
+        "created",
+        "authorized",
+        "settling",
+        "confirming",
+        "settled",
     ]
     for one in outcomes:
         assert (one["status"], one["request_events"], one["problem"]) == ("completed", 1, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -20,6 +20,7 @@ POLL_SECONDS: Final = 0.2
 HTTP_TIMEOUT_SECONDS: Final = 30.0
 SHORT_RESULT: Final = 60
 FINAL: Final = frozenset({"completed", "failure", "timed_out"})
+_NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class ApiUnreachable(Exception):
@@ -45,10 +46,10 @@ class Api:
         self._headers = {"Content-Type": "application/json", **({"x-api-key": api_key} if api_key else {})}
 
     def get(self, path: str) -> Answer:
-        return self._call("GET", path, None)
+        return self._call("GET", path, None, {})
 
-    def post(self, path: str, body: dict[str, Any]) -> Answer:
-        return self._call("POST", path, json.dumps(body).encode())
+    def post(self, path: str, body: dict[str, Any], headers: Mapping[str, str] = _NO_HEADERS) -> Answer:
+        return self._call("POST", path, json.dumps(body).encode(), headers)
 
     def wait_ready(self, timeout: float) -> None:
         """Returns once `/healthz` answers 200. Raises ApiUnreachable."""
@@ -66,10 +67,10 @@ class Api:
             time.sleep(POLL_SECONDS)
         raise ApiUnreachable(f"the API at {self._host}:{self._port} is not ready after {timeout:.0f} s: {last}")
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Answer:
+    def _call(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=HTTP_TIMEOUT_SECONDS)
         try:
-            connection.request(method, self._base + path, body, self._headers)
+            connection.request(method, self._base + path, body, {**self._headers, **headers})
             response = connection.getresponse()
             raw = response.read()
             found = json.loads(raw) if raw.lstrip().startswith(b"{") else {}
@@ -207,7 +208,7 @@ def print_table(outcomes: Sequence[Outcome], write: Callable[[str], object]) -> 
         mark = "ok " if not outcome.problem else "BAD"
         write(f"{mark} {outcome.submission.form:<15} {outcome.job_id or '-'}")
         for transition in outcome.transitions:
-            write(f"      {_clock(transition['at'])}  {transition['to_status']}")
+            write(f"      {clock(transition['at'])}  {transition['to_status']}")
         write(f"      tx      {outcome.tx_hash or '-'}  ({len(outcome.opened)} request event on chain)")
         write(
             f"      result  {outcome.shown or '-'}  ({outcome.checked} signatures checked, {outcome.checked_on_chain} on chain)"
@@ -216,5 +217,6 @@ def print_table(outcomes: Sequence[Outcome], write: Callable[[str], object]) -> 
             write(f"      problem {outcome.problem}")
 
 
-def _clock(text: str) -> str:
+def clock(text: str) -> str:
+    """The time of day of a timestamp, for a table."""
     return datetime.fromisoformat(text).strftime("%H:%M:%S.%f")[:-3]

@@ -1,4 +1,4 @@
-"""`manage.py relayer_demo`: one request of each form against the running stack, checked on the chain."""
+"""`manage.py relayer_demo`: one request of each form and one payment against the running stack, checked on the chain."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workers.devnet.demo import Api, ApiUnreachable, print_table, run
+from workers.devnet.demo_payment import all_reports, pay, print_payment
 from workers.devnet.deployment import wait_for_deployment
 from workers.devnet.traffic import FORMS
 
 
 class Command(BaseCommand):
-    """Exit code 0 only when all completed, each has one request event, and every signature is of a registered key."""
+    """Exit code 0 only when all completed, each has one request event (a payment one transfer), every signature is of a registered key."""
 
-    help = "Submits one request of each form over HTTP, polls to the end, re-checks results, prints a table."
+    help = "Submits one request of each form and one payment over HTTP, polls to the end, re-checks results, prints a table."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -34,12 +35,15 @@ class Command(BaseCommand):
             api = Api(options["url"], options["api_key"])
             api.wait_ready(options["wait"])
             outcomes = run(api, deployment, FORMS * options["rounds"], options["timeout"])
+            payments = [pay(api, deployment, options["timeout"]) for _ in range(options["rounds"])]
         except (ApiUnreachable, TimeoutError, OSError, ValueError) as error:
             raise CommandError(str(error)) from error
         if options["json"]:
-            self.stdout.write(json.dumps([outcome.report() for outcome in outcomes], indent=1))
+            self.stdout.write(json.dumps(all_reports(outcomes, payments), indent=1))
         else:
             print_table(outcomes, self.stdout.write)
-        bad = sum(1 for outcome in outcomes if outcome.problem)
+            for paid in payments:
+                print_payment(paid, self.stdout.write)
+        bad = sum(1 for one in outcomes if one.problem) + sum(1 for one in payments if one.problem)
         if bad:
-            raise CommandError(f"{bad} of {len(outcomes)} requests did not end as they must")
+            raise CommandError(f"{bad} of {len(outcomes) + len(payments)} did not end as they must")
