@@ -15,14 +15,16 @@ import pytest
 
 from requests_app.errors import ConfigurationError, StaleEpoch
 from requests_app.finality import Chain, Policy, in_words, judge
+from requests_app.ledger import hold_of
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentActor, IntentState
 from requests_app.store import intents, ledger
 from requests_app.store.envelopes import Fence
-from requests_app.transitions.intents import Change, move
+from requests_app.transitions.intents import Change, authorize, move
 from tests.listen.stub_chain import NO_ANSWER, StubChain
 from tests.payments import shown
 from tests.payments.shown import AMOUNT, DUTY, STRANGER, Context, case, entries, show, stands, used, way
+from tests.payments.terms import add_intent, authorization
 from workers.duties import confirm
 
 S, A = IntentState, IntentActor
@@ -351,3 +353,22 @@ def test_what_is_final_ends_in_every_turn_and_the_rest_is_looked_at_now_and_then
         turns.append((stands(log, ended)[0], stands(log, lost)[0]))
         time[0] += 2.6
     assert turns == [(S.SETTLED, S.SETTLING), (S.SETTLED, S.CONFIRMING), (S.SETTLED, S.SETTLING)]
+
+
+def test_one_that_cannot_follow_the_log_does_not_keep_the_others(log: Connection, context: Context) -> None:
+    """The journal holds another hold in its place, which is a defect of ours: the others are heeded all the same."""
+    owner = shown.account(log)
+    made = [add_intent(log, owner, terms=shown.TERMS_HERE) for _ in range(5)]
+    show(log, 1, 101, [event for n, one in enumerate(made) for event in used(one, (101, 2 * n), bytes([n + 1]) * 32)])
+    for one in made:
+        authorize(log, owner, one.public_id, authorization(one))
+    with log.transaction():
+        ledger.append(log, [hold_of(made[2])])
+    assert look(context) == 4
+    assert [stands(log, one)[0] for one in made] == [
+        S.CONFIRMING,
+        S.CONFIRMING,
+        S.AUTHORIZED,
+        S.CONFIRMING,
+        S.CONFIRMING,
+    ]

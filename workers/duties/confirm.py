@@ -22,7 +22,7 @@ from psycopg import Connection
 
 from requests_app import finality, sightings
 from requests_app.crash_points import crash_point
-from requests_app.errors import LedgerConflict, LedgerRefused
+from requests_app.errors import LedgerConflict, LedgerRefused, RefMismatch
 from requests_app.finality import Chain, Policy
 from requests_app.models.reviews import ReasonCode
 from requests_app.sightings import Sighting
@@ -114,7 +114,11 @@ def look(context: ShiftContext, fence: Fence, chain: Chain, sealed: int, *, wide
 
 def heed(conn: Connection[Any]) -> int:
     """Let payments follow the log that became ready for it after it was read, or went back; how many."""
-    refs = observation_store.unheeded(conn, GATEWAY, observing.UNPROVEN, BATCH)
+    return _follow(conn, observation_store.unheeded(conn, GATEWAY, observing.UNPROVEN, BATCH))
+
+
+def _follow(conn: Connection[Any], refs: Sequence[bytes]) -> int:
+    """Together; when one of them cannot be, in halves, so that it stands alone."""
     if not refs:
         return 0
 
@@ -125,7 +129,16 @@ def heed(conn: Connection[Any]) -> int:
         crash_point("after_heed_commit")
         return len(followed)
 
-    return retry_serialization(work)
+    try:
+        return retry_serialization(work)
+    except (LedgerConflict, LedgerRefused, RefMismatch) as error:
+        if len(refs) == 1:
+            log.critical(
+                "a payment cannot follow the log: %s", error, extra={"action": "heed_failed", "ref": refs[0].hex()}
+            )
+            return 0
+        middle = len(refs) // 2
+        return _follow(conn, refs[:middle]) + _follow(conn, refs[middle:])
 
 
 class _Round:

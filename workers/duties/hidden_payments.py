@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from requests_app import finality
 from requests_app.crash_points import crash_point
+from requests_app.errors import RelayerError
 from requests_app.finality import Chain, Policy, Verdict
 from requests_app.models.reviews import ReasonCode
 from requests_app.store import confirming as store
@@ -59,16 +60,25 @@ def look(context: ShiftContext, fence: Fence, chain: Chain, policy: Policy) -> i
             lost.append((intent, f"not in any block for {finality.in_words(intent.age_seconds)}"))
         elif verdict is Verdict.FAILED:
             doubts.append(Doubt(intent, ReasonCode.REVERTED_FINAL, REVERTED, _evidence(receipt)))
-        elif (
-            verdict is Verdict.FINAL
-            and receipt is not None
-            and not chain_evidence.repair(context, [receipt], intent.ref)
-        ):
+        elif verdict is Verdict.FINAL and receipt is not None and not _repaired(context, intent, receipt):
             doubts.append(Doubt(intent, ReasonCode.OUTCOME_UNKNOWN, NOTHING, _evidence(receipt)))
     moved = confirming.lose(context.conn, fence, lost)
     if moved:
         log.warning("payments in no block", extra={"action": "payments_lost", "count": len(moved)})
     return len(moved) + len(confirming.doubt(context.conn, fence, doubts))
+
+
+def _repaired(context: ShiftContext, intent: Intent, receipt: Receipt) -> bool:
+    """Whether the receipt shows something of the payment; what the log lacks of it is stored and applied."""
+    try:
+        return chain_evidence.repair(context, [receipt], intent.ref)
+    except RelayerError as error:
+        log.critical(
+            "what a receipt shows cannot be applied: %s",
+            error,
+            extra={"action": "repair_failed", "intent": intent.public_id},
+        )
+        return True  # it is shown: that it cannot be applied is no evidence against the payment
 
 
 def _evidence(receipt: Receipt | None) -> dict[str, Any]:
