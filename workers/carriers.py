@@ -50,15 +50,15 @@ class Carrier(Protocol):
 class TableCarrier:
     """The table carries its own jobs."""
 
-    def __init__(self, queue_name: str) -> None:
+    def __init__(self, queue_name: str, turns: Turns | None = None) -> None:
         self._queue = queue_name
-        self._turns = Turns(queue_name)
+        self._turns = turns
 
     def lease(self, conn: Connection[Any], limit: int, owner: str, seconds: float) -> list[Delivery]:
         """By priority, then in turn by tenant, each tenant's oldest first."""
-        crash_point("before_table_lease_commit")
+        crash_point("before_lease_payments_commit")
         deliveries = queue.lease_jobs(conn, self._queue, limit, owner, seconds, turns=self._turns)
-        crash_point("after_table_lease_commit")
+        crash_point("after_lease_payments_commit")
         return deliveries
 
     def extend(self, conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
@@ -168,4 +168,4 @@ def carrier_of(queue_name: str) -> Carrier:
     Raises ConfigurationError, and botocore's errors when the queue cannot be opened.
     """
     url = str(settings.QUEUE_URL)
-    return SqsCarrier(queue_name, sqs_queue(url)) if url else TableCarrier(queue_name)
+    return SqsCarrier(queue_name, sqs_queue(url)) if url else TableCarrier(queue_name, Turns(queue_name))

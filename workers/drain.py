@@ -46,9 +46,10 @@ class DrainTurn:
 
     def run(self, context: ShiftContext) -> int:
         """Publish what is due, batch by batch, until nothing is or the shift ends; how many keys went out."""
-        if not (self._outlet or settings.QUEUE_URL) or monotonic() < self._due_at:
+        url = str(settings.QUEUE_URL)
+        if (self._outlet is None and not url) or monotonic() < self._due_at:
             return 0
-        outlet = self._outlet or sqs_queue(str(settings.QUEUE_URL))
+        outlet = sqs_queue(url) if self._outlet is None else self._outlet
         published = 0
         while not context.stopping():
             due, sent = self._publish(context, outlet)

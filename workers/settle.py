@@ -30,6 +30,7 @@ from requests_app.transitions import sending
 from requests_app.transitions.recording import Jobs
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
 from workers import broadcast, commands, receipts, replace, signers, verdicts, windows
+from workers.carriers import Carrier, carrier_of
 from workers.estimate import Estimated, current_price, delay_after, estimate
 from workers.payments import LaneSender
 from workers.settle_routes import make_settler
@@ -58,7 +59,7 @@ class SettleTurn:
         self._pool: SignerPool | None = None
         self._orphans_at = 0.0
         self._turns = Turns(SEND)
-        self._payment_turns = Turns(SETTLE)
+        self._carrier: Carrier | None = None
         self._payments_first = False
 
     def run(self, context: ShiftContext) -> int:
@@ -141,7 +142,8 @@ class SettleTurn:
             return 0
         sender = LaneSender(context, lane)
         seconds = float(settings.JOB_LEASE_SECONDS)
-        settler = make_settler(context.conn, sender, context.instance, lease_seconds=seconds, turns=self._payment_turns)
+        self._carrier = self._carrier or carrier_of(SETTLE)
+        settler = make_settler(context.conn, sender, context.instance, lease_seconds=seconds, carrier=self._carrier)
         handled = settler.run(room)
         if handled:
             _rest(lane, silent=sender.silent)

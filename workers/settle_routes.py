@@ -18,13 +18,13 @@ from requests_app.states import IntentState, Kind
 from requests_app.store.attempts import Outgoing
 from requests_app.store.queue import Subject
 from requests_app.store.session import retry_serialization
-from requests_app.store.turns import Turns
 from requests_app.transitions import recording, settling
 from requests_app.transitions.intents import EXPIRED
 from requests_app.transitions.recording import Jobs
 from requests_app.transitions.sending import Price, Wanted
 from requests_app.transitions.settling import CANCELED_ON_CHAIN, Elsewhere, Payable, Underway
 from workers.broadcast import outgoing
+from workers.carriers import Carrier
 from workers.chain.hexdata import hex_data
 from workers.senders import Examined, Sender, Verdict
 from workers.settle_recovery import Recovery, told
@@ -42,11 +42,11 @@ def make_settler(
     policy: AttemptLog = AttemptLog.ON,
     *,
     lease_seconds: float = LEASE_SECONDS,
-    turns: Turns | None = None,
+    carrier: Carrier | None = None,
 ) -> Settler:
     """A settle worker whose payments go out by `sender`, with or without the attempt log."""
     route = Logged(sender) if policy is AttemptLog.ON else Unlogged(sender)
-    return Settler(conn, route, owner, lease_seconds=lease_seconds, turns=turns)
+    return Settler(conn, route, owner, lease_seconds=lease_seconds, carrier=carrier)
 
 
 class Unlogged(Route):

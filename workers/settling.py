@@ -25,9 +25,9 @@ from requests_app.store.intents import SETTLE
 from requests_app.store.queue import Delivery, Receipt
 from requests_app.store.session import retry_serialization
 from requests_app.store.settling import Case
-from requests_app.store.turns import Turns
 from requests_app.transitions import settling
 from requests_app.transitions.settling import Hopeless
+from workers.carriers import Carrier, TableCarrier
 
 log = logging.getLogger("relayer.settle")
 
@@ -191,7 +191,7 @@ class Settler:
         owner: str,
         *,
         lease_seconds: float = LEASE_SECONDS,
-        turns: Turns | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
         if least_patience() <= STUCK_SECONDS:
             raise ValueError("jobs are given up before a stuck payment is noticed")
@@ -199,14 +199,17 @@ class Settler:
         self.owner = owner
         self._route = route
         self._lease_seconds = lease_seconds
-        self._turns = turns
+        self._carrier = carrier or TableCarrier(SETTLE)
 
     def run(self, limit: int = BATCH) -> list[Handled]:
         """Lease at most `limit` jobs and end each delivery; what became of them, in the order of the deliveries."""
-        crash_point("before_lease_payments_commit")
-        deliveries = queue.lease_jobs(self.conn, SETTLE, limit, self.owner, self._lease_seconds, turns=self._turns)
-        crash_point("after_lease_payments_commit")
-        return self.handle(deliveries) if deliveries else []
+        deliveries = self._carrier.lease(self.conn, limit, self.owner, self._lease_seconds)
+        if not deliveries:
+            return []
+        try:
+            return self.handle(deliveries)
+        finally:
+            self._carrier.let_go([one.receipt for one in deliveries])
 
     def handle(self, deliveries: Sequence[Delivery]) -> list[Handled]:
         """As `run`, for deliveries that are leased already. A receipt that is not current any more changes nothing."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from psycopg import Connection
 from requests_app.store import intents
 from requests_app.store.intents import SETTLE
 from workers.drain import DrainTurn
-from workers.sqs_client import SqsQueue, queue_address
+from workers.sqs_client import Message, SqsQueue, queue_address
 
 REGION = "eu-west-1"
 _numbers = itertools.count(1)
@@ -68,6 +69,44 @@ def cloud() -> Iterator[Cloud]:
                 yield made
         finally:
             server.stop()
+
+
+class Fickle:
+    """A standard queue at its worst, in memory: in no order, and every tenth message is delivered twice."""
+
+    def __init__(self, seed: int) -> None:
+        self._chance = random.Random(seed)
+        self._messages: dict[str, str] = {}
+        self._hidden: set[str] = set()
+        self._numbers = itertools.count(1)
+        self.sent = 0
+
+    def send(self, bodies: Sequence[str]) -> set[int]:
+        for body in bodies:
+            for _ in range(1 + (self._chance.random() < 0.1)):
+                self._messages[str(next(self._numbers))] = body
+        self.sent += len(bodies)
+        return set(range(len(bodies)))
+
+    def receive(self, limit: int, seconds: float) -> list[Message]:
+        handles = [handle for handle in self._messages if handle not in self._hidden]
+        taken = self._chance.sample(handles, min(limit, len(handles)))
+        self._hidden.update(taken)
+        return [Message(self._messages[handle], handle) for handle in taken]
+
+    def delete(self, handles: Iterable[str]) -> None:
+        for handle in handles:
+            self._messages.pop(handle, None)
+
+    def hide(self, handles: Iterable[str], seconds: float) -> None:
+        self._hidden.update(handles)
+
+    def pass_time(self) -> None:
+        """Whatever was received and not deleted is there again."""
+        self._hidden.clear()
+
+    def __len__(self) -> int:
+        return len(self._messages)
 
 
 def drain(conn: Connection[Any], outlet: Any) -> int:

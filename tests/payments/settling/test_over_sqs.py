@@ -146,7 +146,7 @@ def test_a_thousand_dead_drainers(shop: Shop, node: Node, start: Start, monkeypa
     process = start()
     grace_over(shop)
     drainer, settler = DrainTurn(queue), SettleTurn()
-    for _ in range(20):
+    for _ in range(300):
         turns(process, 1, drainer, settler)
         queue.pass_time()
         if shop.jobs() == 0 and not len(queue):
