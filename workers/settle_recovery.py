@@ -20,7 +20,7 @@ from requests_app.transitions.recording import CALLS, Jobs, Mined
 from workers.broadcast import Sent
 from workers.chain.hexdata import hex_data
 from workers.senders import Sender, Trace
-from workers.settling import Handled, Item, Outcome, Settler, retry_delay, spoken
+from workers.settling import MOST_ATTEMPTS, Handled, Item, Outcome, Settler, retry_delay, spoken
 
 _OPEN = (AttemptState.PREPARED, AttemptState.UNKNOWN, AttemptState.ACCEPTED)
 
@@ -111,15 +111,25 @@ class Recovery:
         self._sender.react(sent)
         taken = [told(item, one, Outcome.REBROADCAST) for item, one in calls]
         lost = {one.receipt for one in taken if one.outcome is Outcome.RETRY}
-        spent = [(item, one.text or "") for item, one in calls if item.receipt in lost and self._overdue(item)]
-        ended = {one.receipt: one for one in self._review(spent)}
+        untaken = [(item, f"send: {one.text}") for item, one in calls if item.receipt in lost]
+        ended = {one.receipt: one for one in self._ended(untaken)}
         return [ended.get(one.receipt, one) for one in taken]
 
     def _late(self, items: Sequence[tuple[Item, str]], patience: float = 1.0) -> list[Handled]:
-        """Back to the queue; past the deadline of a payment that is in flight, to a person."""
-        spent = [(item, why) for item, why in items if self._overdue(item, patience)]
-        waiting = [pair for pair in items if pair not in spent]
-        return self._settler.put_off(waiting) + self._review(spent)
+        """Back to the queue; to a person past the deadline of a payment in flight, or when the deliveries are used up."""
+        ended = self._ended(items, patience)
+        done = {one.receipt for one in ended}
+        return self._settler.put_off([pair for pair in items if pair[0].receipt not in done]) + ended
+
+    def _ended(self, items: Sequence[tuple[Item, str]], patience: float = 1.0) -> list[Handled]:
+        """Those that are not tried again. Silence of the chain uses no delivery up, only time."""
+        late = [pair for pair in items if self._overdue(pair[0], patience)]
+        spent = [
+            (item, f"{why}; attempts used up")
+            for item, why in items
+            if patience == 1.0 and item.attempt >= MOST_ATTEMPTS and not self._overdue(item)
+        ]
+        return self._review(late) + self._settler.give_up(spent)
 
     def _overdue(self, item: Item, patience: float = 1.0) -> bool:
         return item.case.intent.age_seconds >= patience * float(settings.IN_FLIGHT_DEADLINE_SECONDS)

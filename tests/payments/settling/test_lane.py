@@ -346,3 +346,26 @@ def _spoil(shop: Shop, payment: Any) -> None:
 
     with shop.conn.transaction():
         ledger.append(shop.conn, [hold_of(payment)])
+
+
+def test_deliveries_of_a_signed_payment_are_used_up_too(shop: Shop, node: Node, worker: Start) -> None:
+    """Reference 2.7: nobody can prove that no node has the bytes, so a person looks, and the job is a dead letter."""
+    (payment,) = shop.pay()
+    process = worker()
+
+    def refuse(tx: Any) -> None:
+        raise Fault("the moon is in the wrong phase")
+
+    node.on_send = refuse
+    process.work()
+    shop.conn.execute("UPDATE queue_job SET attempt = 9")
+    shop.visible()
+    (handled,) = process.work()
+    assert (handled.outcome, handled.detail) == (
+        Outcome.POISON,
+        "send: the moon is in the wrong phase; attempts used up",
+    )
+    assert shop.states(payment) == ["needs_review"]
+    assert shop.reason(payment) == "outcome_unknown"
+    assert shop.entries(payment) == ["hold"]
+    assert _letters(shop) == [("parked", "needs_review", 10)]
