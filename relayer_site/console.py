@@ -59,10 +59,25 @@ NAVIGATION: list[dict[str, Any]] = [
         ],
     },
     {
+        "title": "Payments",
+        "separator": True,
+        "items": [
+            _item("Payments", "payments", "paymentintent"),
+            _item("Ledger", "account_balance", "ledgerentry"),
+            {
+                "title": "Balances",
+                "icon": "balance",
+                "link": reverse_lazy("admin:relayer_balances"),
+                "permission": _may("requests_app.view_ledgerentry"),
+            },
+        ],
+    },
+    {
         "title": "Work",
         "separator": True,
         "items": [
             _item("Jobs", "inbox", "queuejob"),
+            _item("Dead letters", "unsubscribe", "deadletter"),
             _item("Decisions", "how_to_vote", "reviewdecision"),
             _item("Commands", "terminal", "command"),
             _item("Leases", "handshake", "execlease"),

@@ -25,6 +25,19 @@ TONES: Final[dict[str, str]] = {
     Status.TIMED_OUT.value: "warn",
     Status.FAILURE.value: "bad",
     Status.NEEDS_REVIEW.value: "review",
+    # payments, their entries, letters
+    "created": "neutral",
+    "authorized": "info",
+    "settling": "info",
+    "confirming": "info",
+    "settled": "good",
+    "failed": "bad",
+    "canceled": "neutral",
+    "hold": "info",
+    "post": "good",
+    "void": "neutral",
+    "parked": "review",
+    "redriven": "good",
     # slots and attempts
     "signed": "info",
     "live": "info",
@@ -192,7 +205,7 @@ def gwei(value: Decimal | None) -> SafeString | str:
 
 
 def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:
-    """A link to the page of a request."""
+    """A link to the page of a request or payment."""
     try:
         model = _MODELS[Kind(kind)]
     except ValueError:
@@ -205,6 +218,7 @@ _MODELS: Final = {
     Kind.USER_DECRYPT: "userdecryptrequest",
     Kind.PUBLIC_DECRYPT: "publicdecryptrequest",
     Kind.INPUT_PROOF: "inputproofrequest",
+    Kind.PAYMENT: "paymentintent",
 }
 
 

@@ -16,6 +16,7 @@ from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
 from requests_app.admin.case_parts import OUTCOME_TONES
 from requests_app.models import Command, ExecLease, QueueJob, WorkerBeat
+from requests_app.states import Kind
 from requests_app.store.intents import SETTLE
 from requests_app.store.queue import READY, SEND
 
@@ -165,7 +166,11 @@ class CommandAdmin(RecordAdmin):
     @display(description="On")
     def on(self, obj: Command) -> Any:
         """The request or resource it is about."""
-        return cells.subject(obj.target_kind, obj.target_id) if obj.target_kind in (1, 2, 3) else _short(obj.resource)
+        return (
+            cells.subject(obj.target_kind, obj.target_id)
+            if obj.target_kind in {kind.value for kind in Kind}
+            else _short(obj.resource)
+        )
 
     @display(description="State")
     def progress(self, obj: Command) -> Any:

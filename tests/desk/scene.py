@@ -13,9 +13,11 @@ from typing import Any
 
 from requests_app import models
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import FINAL, INITIAL, REQUEST_KINDS, Kind, ReqType, Status
+from requests_app.states import FINAL, INITIAL, REQUEST_KINDS, IntentState, Kind, ReqType, Status
 from requests_app.store.figures import count_ended
+from requests_app.store.intents import Intent
 from requests_app.store.session import web_connection
+from tests.desk.paying import given_up, payment
 from tests.desk.surroundings import HOSTILE, Surroundings
 
 _MODELS = {
@@ -82,10 +84,28 @@ class Scene(Surroundings):
                 if status is Status.QUEUED and INITIAL[kind] is not Status.QUEUED:
                     continue
                 self.rows[kind, status] = [self.request(kind, status, index) for index in range(each)]
+        self.payments = {state: payment(self.client.pk, state, self.bytes(32)) for state in IntentState}
+        given_up(self.payments[IntentState.AUTHORIZED])
+        self.observe(self.payments[IntentState.SETTLED])
         self.moving_parts()
         for kind in REQUEST_KINDS:
             count_ended(web_connection(), kind, 0.0, 10_000)
         return self
+
+    def observe(self, intent: Intent) -> None:
+        """The log's view of a payment, and a finding about it."""
+        shown: dict[str, Any] = {"source_id": 1, "position": 81_300 << 20, "ref": intent.ref, "tx_hash": intent.tx_hash}
+        models.PaymentObservation.objects.create(
+            **shown,
+            token=bytes.fromhex(intent.token[2:]),
+            authorizer=bytes.fromhex(intent.payer[2:]),
+            payee=bytes.fromhex(intent.merchant[2:]),
+            amount=Decimal(intent.amount),
+            block_hash=self.bytes(32),
+        )
+        models.ReconFinding.objects.create(
+            **shown, kind="paid_twice", intent_id=intent.id, detail={"settled_by": "0xaa"}
+        )
 
     def request(self, kind: Kind, status: Status, index: int = 0, body: dict[str, Any] | None = None) -> Any:
         """One request with payload, client view, transitions, and what its state implies."""

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connection
 
 from requests_app import models
+from requests_app.admin.explain import EVENTS
 from requests_app.states import Kind, Status
 
 HOSTILE = "<script>alert('xss')</script>\"><img src=x onerror=alert(1)>"
@@ -93,5 +94,5 @@ class Surroundings:
                 digest=self.bytes(32),
                 recorded_at=self.now,
             )
-            for number in range(1, 9)
+            for number in EVENTS
         )
