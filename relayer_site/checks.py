@@ -19,6 +19,7 @@ from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from requests_app.config import config
 from requests_app.errors import ConfigurationError
 from workers.slots import OVERTIME_SECONDS
+from workers.sqs_client import queue_address
 
 Apps = Sequence[AppConfig] | None
 
@@ -64,6 +65,11 @@ def values(app_configs: Apps, **options: Any) -> list[CheckMessage]:
         value = getattr(settings, name) if name.endswith("_SECONDS") and not name.startswith("SECURE_") else 1
         if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
             found.append(Error(f"{name} must be a positive number of seconds, not {value!r}.", id="relayer.E008"))
+    if settings.QUEUE_URL:
+        try:
+            queue_address(settings.QUEUE_URL)
+        except ConfigurationError as error:
+            found.append(Error(f"{error}.", id="relayer.E011"))
     return found
 
 

@@ -27,6 +27,8 @@ def test_defaults_hold() -> None:
         ("QUEUE_CAPACITY", 1_000, "relayer.E006"),
         ("API_AUTH", "maybe", "relayer.E007"),
         ("QUEUED_DEADLINE_SECONDS", 0.0, "relayer.E008"),
+        ("QUEUE_URL", "amqp://broker/settle", "relayer.E011"),
+        ("QUEUE_URL", "sqs://eu-west-1/settle", None),
         ("RELAYER_ROLE", "worker", None),
     ],
 )
