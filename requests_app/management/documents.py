@@ -22,7 +22,7 @@ from requests_app.states import (
 )
 
 SOURCE_FOLDERS = ("relayer_site", "requests_app", "workers")
-_READERS = frozenset({"text", "number", "seconds", "flag", "items", "document"})
+_READERS = frozenset({"text", "number", "seconds", "flag", "items", "document", "entries", "pairs", "database_url"})
 _MADE = "<!-- Made by `manage.py relayer_docs` from {source}; a test compares. Edit the source. -->"
 
 
@@ -68,7 +68,7 @@ def states_page() -> str:
         actors = ", ".join(sorted(row.actors))
         writes = ", ".join(f"`{column}`" for column in row.writes)
         lines.append(
-            f"| `{row.verb}` | {sources} | `{row.target}` | {actors} | {row.fence} | {writes} | {row.meaning} |"
+            f"| `{row.verb}` | {sources} | `{row.target}` | {actors} | {_fences(row)} | {writes} | {row.meaning} |"
         )
     return "\n".join([*lines, *intent_lines()]) + "\n"
 
