@@ -41,7 +41,8 @@ class LedgerAdmin(ExtraPages, RecordAdmin):
         legs = LedgerLeg.objects.filter(entry_seq=OuterRef("seq")).order_by("ord")
         shown = JSONObject(account="account", amount=Cast("amount", TextField()))
         entries: QuerySet[Any] = super().get_queryset(request)
-        return entries.annotate(legs=ArraySubquery(legs.values(leg=shown)))
+        with_legs: QuerySet[Any] = entries.annotate(legs=ArraySubquery(legs.values(leg=shown)))
+        return with_legs
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
