@@ -15,8 +15,8 @@ BARE = """WITH a AS MATERIALIZED (
     %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
     AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
  meta AS (INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest)
-  SELECT 301, position, kind, ref, contract, block_hash, tx_hash, digest FROM a ON CONFLICT DO NOTHING RETURNING position)
-INSERT INTO envelope_blob (source_id, position, payload) SELECT 301, a.position, a.payload FROM meta JOIN a USING (position) ON CONFLICT DO NOTHING"""
+  SELECT 301, position, kind, ref, contract, block_hash, tx_hash, digest FROM a ON CONFLICT (source_id, position) DO NOTHING RETURNING position)
+INSERT INTO envelope_blob (source_id, position, payload) SELECT 301, a.position, a.payload FROM meta JOIN a USING (position)"""
 
 
 def writes(conn: Connection, table: Table) -> None:

@@ -33,6 +33,7 @@ SELECT ensure_envelope_band(%(source)s::int, %(position)s::bigint) AS made;
 -- store/envelopes.record_range: lease fence, seal lock, events and seal in one statement, hence one transaction and one
 -- round trip. The seal moves only when every event of the batch was inserted here; otherwise the caller compares digests
 -- and calls seal_replayed. Rows above the seal are read by nobody, so what a refused batch leaves there is harmless.
+-- A payload is stored with its row or not at all, so only the row is asked for a conflict, here and in the other inserts.
 WITH fence AS MATERIALIZED (
   SELECT 1 FROM exec_lease
    WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
@@ -59,8 +60,7 @@ WITH fence AS MATERIALIZED (
   ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer, tx_hash),
  blob AS (
   INSERT INTO envelope_blob (source_id, position, payload)
-  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
-  ON CONFLICT (source_id, position) DO NOTHING),
+  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position),
  moved AS (
   UPDATE chain_cursor c
      SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),
@@ -134,8 +134,7 @@ a AS MATERIALIZED (
   ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer, tx_hash),
  blob AS (
   INSERT INTO envelope_blob (source_id, position, payload)
-  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
-  ON CONFLICT (source_id, position) DO NOTHING)
+  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position)
 SELECT (SELECT count(*) FROM meta) AS inserted,
        (SELECT count_envelopes(%(source)s::int, array_agg(m.position), array_agg(m.kind), array_agg(m.payer), %(priced_kinds)b::smallint[],
           %(kind_prices)b::bigint[], %(base_price)s::bigint, %(congestion_target)s::bigint, %(congestion_fee)s::bigint)

@@ -64,8 +64,7 @@ WITH a AS MATERIALIZED (
   ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer),
  blob AS (
   INSERT INTO envelope_blob (source_id, position, payload)
-  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position
-  ON CONFLICT (source_id, position) DO NOTHING)
+  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position)
 SELECT count(*) AS inserted,
        count_envelopes(%(source)s::int, array_agg(m.position), array_agg(m.kind), array_agg(m.payer), %(priced_kinds)b::smallint[],
          %(kind_prices)b::bigint[], %(base_price)s::bigint, %(congestion_target)s::bigint, %(congestion_fee)s::bigint) AS spend

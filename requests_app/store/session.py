@@ -18,6 +18,7 @@ from psycopg.types.json import JsonbLoader
 
 from requests_app import sql
 from requests_app.metrics import timed_query
+from requests_app.store import arrays
 
 Row = Any  # a named tuple whose fields are the statement's columns
 Params = Mapping[str, Any]
@@ -75,7 +76,9 @@ def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]
         "autocommit": True,
         "prepare_threshold": 1,
     }
-    return psycopg.connect(**{key: value for key, value in parameters.items() if value is not None})
+    conn = psycopg.connect(**{key: value for key, value in parameters.items() if value is not None})
+    arrays.install(conn)
+    return conn
 
 
 def web_connection() -> psycopg.Connection[Any]:
