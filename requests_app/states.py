@@ -118,15 +118,26 @@ class Transition:
     sources: frozenset[Status]
     target: Status
     actors: frozenset[Actor]
-    fence: Fence
+    fences: tuple[tuple[Actor, Fence], ...]
     writes: tuple[str, ...]
     meaning: str
 
 
 def _row(
-    verb: Verb, sources: set[Status], target: Status, actors: set[Actor], fence: Fence, writes: str, meaning: str
+    verb: Verb,
+    sources: set[Status],
+    target: Status,
+    actors: set[Actor],
+    fence: Fence | dict[Actor, Fence],
+    writes: str,
+    meaning: str,
 ) -> Transition:
-    return Transition(verb, frozenset(sources), target, frozenset(actors), fence, tuple(writes.split()), meaning)
+    fences = fence if isinstance(fence, dict) else dict.fromkeys(sorted(actors), fence)
+    if set(fences) != actors:
+        raise ValueError(f"{verb}: every actor needs its fence")
+    return Transition(
+        verb, frozenset(sources), target, frozenset(actors), tuple(fences.items()), tuple(writes.split()), meaning
+    )
 
 
 _FAIL = "fail_label fail_detail fail_selector completed_at"
@@ -136,9 +147,10 @@ _S, _A, _F = Status, Actor, Fence
 TRANSITIONS: Final[dict[Verb, Transition]] = {row.verb: row for row in (
     _row(Verb.ADMIT, {_S.QUEUED}, _S.PROCESSING, {_A.WORKER}, _F.JOB, "deadline_at",
          "host ACL and gateway readiness passed"),
-    _row(Verb.DENY, {_S.QUEUED}, _S.FAILURE, {_A.WORKER, _A.API}, _F.JOB, _FAIL,
+    _row(Verb.DENY, {_S.QUEUED}, _S.FAILURE, {_A.WORKER, _A.API}, {_A.WORKER: _F.JOB, _A.API: _F.NONE}, _FAIL,
          "the host ACL denied it, the checks cannot succeed, or (by the API, in the statement that stores it) its signature is bad"),
-    _row(Verb.EXPIRE_READINESS, {_S.QUEUED}, _S.TIMED_OUT, {_A.WORKER, _A.SWEEP}, _F.JOB, _FAIL,
+    _row(Verb.EXPIRE_READINESS, {_S.QUEUED}, _S.TIMED_OUT, {_A.WORKER, _A.SWEEP},
+         {_A.WORKER: _F.JOB, _A.SWEEP: _F.DUTY}, _FAIL,
          "the ciphertexts did not become ready before the deadline"),
     _row(Verb.PREPARE_SEND, {_S.PROCESSING}, _S.TX_IN_FLIGHT, {_A.WORKER}, _F.SIGNER, "gw_req_tx_hash deadline_at",
          "nonce taken and signed bytes stored, before any broadcast"),
@@ -160,7 +172,7 @@ TRANSITIONS: Final[dict[Verb, Transition]] = {row.verb: row for row in (
     _row(Verb.ABANDON, {_S.PROCESSING}, _S.FAILURE, {_A.SWEEP}, _F.DUTY, _FAIL,
          "not sent before the deadline; no attempt exists"),
     _row(Verb.PARK, {_S.PROCESSING, _S.TX_IN_FLIGHT, _S.RECEIPT_RECEIVED}, _S.NEEDS_REVIEW, {_A.WORKER, _A.SWEEP},
-         _F.DUTY, "deadline_at", "the outcome cannot be proven: a person decides"),
+         {_A.WORKER: _F.SIGNER, _A.SWEEP: _F.DUTY}, "deadline_at", "the outcome cannot be proven: a person decides"),
     _row(Verb.CANCEL, {_S.QUEUED, _S.PROCESSING}, _S.FAILURE, {_A.API}, _F.NONE, _FAIL,
          "the only client of the row withdrew it before any attempt"),
     _row(Verb.RESEND, {_S.NEEDS_REVIEW}, _S.PROCESSING, {_A.OPERATOR}, _F.SIGNER, "deadline_at",

@@ -19,6 +19,7 @@ from requests_app.states import (
     TRANSITIONS,
     V1_HTTP_STATUS,
     Status,
+    Transition,
 )
 
 SOURCE_FOLDERS = ("relayer_site", "requests_app", "workers")
@@ -71,6 +72,13 @@ def states_page() -> str:
             f"| `{row.verb}` | {sources} | `{row.target}` | {actors} | {_fences(row)} | {writes} | {row.meaning} |"
         )
     return "\n".join([*lines, *intent_lines()]) + "\n"
+
+
+def _fences(row: Transition) -> str:
+    """What proves the decision, by who takes it where that differs."""
+    if len({fence for _, fence in row.fences}) == 1:
+        return row.fences[0][1].value
+    return ", ".join(f"{fence} ({actor})" for actor, fence in row.fences)
 
 
 def _diagram() -> list[str]:

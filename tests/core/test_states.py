@@ -10,7 +10,7 @@ import pytest
 
 from requests_app.errors import IllegalTransition
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import ACTIVE, FINAL, INITIAL, REQUEST_KINDS, TRANSITIONS, Actor, Kind, Status, Verb
+from requests_app.states import ACTIVE, FINAL, INITIAL, REQUEST_KINDS, TRANSITIONS, Actor, Fence, Kind, Status, Verb
 from requests_app.transitions.generic import Change, apply, close_reviews, park
 from tests.core.rows import insert_request, read_request
 
@@ -88,6 +88,13 @@ def test_only_a_missing_consensus_hash_may_be_filled_in(conn):
     conn.execute(fill, (b"\x01" * 32, row_id))
     with pytest.raises(psycopg.errors.IntegrityConstraintViolation):
         conn.execute(fill, (b"\x02" * 32, row_id))
+
+
+def test_each_actor_of_a_transition_has_its_fence():
+    """A settle shift parks under its signer's lease, the sweep under its duty's: the table named only one of them."""
+    assert dict(TRANSITIONS[Verb.PARK].fences) == {Actor.WORKER: Fence.SIGNER, Actor.SWEEP: Fence.DUTY}
+    for row in TRANSITIONS.values():
+        assert {actor for actor, _ in row.fences} == row.actors
 
 
 def test_an_unknown_state_cannot_be_stored(conn):
