@@ -14,13 +14,14 @@ SELECT a.id FROM client_account a
 
 -- name: claim_sends
 -- Fence, signer, and those of the wanted rows that may be sent now, locked; each with its nonce. Nothing is written yet.
+-- NO KEY: nothing that only refers to these rows (a share, a view, a slot) waits for the signing.
 -- No row: stale epoch, signer not active, or nothing left to send.
 WITH f AS MATERIALIZED (
   SELECT epoch FROM exec_lease
    WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
 s AS MATERIALIZED (
   SELECT g.id, g.next_nonce FROM signer g CROSS JOIN f
-   WHERE g.id = %(signer)s AND g.status = 'active' AND g.next_nonce IS NOT NULL FOR UPDATE OF g),
+   WHERE g.id = %(signer)s AND g.status = 'active' AND g.next_nonce IS NOT NULL FOR NO KEY UPDATE OF g),
 w AS MATERIALIZED (
   SELECT a.kind, a.id, a.ord
     FROM unnest(%(kind)b::smallint[], %(subject)b::bigint[]) WITH ORDINALITY AS a(kind, id, ord) CROSS JOIN s
@@ -31,13 +32,13 @@ w AS MATERIALIZED (
                         AND v.canceled_at IS NULL AND c.status = 'active'))),
 u AS MATERIALIZED (
   SELECT w.ord, r.state_entered_at AS since FROM w JOIN user_decrypt_req r ON r.id = w.id
-   WHERE w.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
+   WHERE w.kind = 1 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR NO KEY UPDATE OF r),
 p AS MATERIALIZED (
   SELECT w.ord, r.state_entered_at AS since FROM w JOIN public_decrypt_req r ON r.id = w.id
-   WHERE w.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
+   WHERE w.kind = 2 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR NO KEY UPDATE OF r),
 i AS MATERIALIZED (
   SELECT w.ord, r.state_entered_at AS since FROM w JOIN input_proof_req r ON r.id = w.id
-   WHERE w.kind = 3 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR UPDATE OF r),
+   WHERE w.kind = 3 AND CASE WHEN r.status = ANY(%(sources)s::text[]) THEN true ELSE false END FOR NO KEY UPDATE OF r),
 c AS (SELECT * FROM u UNION ALL SELECT * FROM p UNION ALL SELECT * FROM i)
 SELECT w.ord - 1 AS place, s.next_nonce + row_number() OVER (ORDER BY w.ord) - 1 AS nonce,
        extract(epoch FROM clock_timestamp() - c.since)::float8 AS spent_seconds
