@@ -73,7 +73,7 @@ class FaultProxy:
         with self._lock:
             clients = list(self._clients)
         for client in clients:
-            _reset(client)
+            reset(client)
 
     close = cut
 
@@ -107,7 +107,7 @@ class FaultProxy:
             return  # a client or a node that is gone: the other side sees a closed connection
         finally:
             upstream.close()
-            _reset(client)
+            reset(client)
             with self._lock:
                 self._clients.discard(client)
 
@@ -231,7 +231,7 @@ def _http(body: bytes, status: int = 200, kind: str = "application/json", *extra
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-def _reset(client: socket.socket) -> None:
+def reset(client: socket.socket) -> None:
     """Close so that the other side sees a reset, not an orderly end."""
     with suppress(OSError):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

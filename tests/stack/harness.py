@@ -100,7 +100,7 @@ class Stack:
             self.process = subprocess.Popen(
                 [sys.executable, str(ROOT / "manage.py"), "relayer_up"],
                 env={
-                    **_plain_environment(),
+                    **plain_environment(),
                     "RELAYER_VAR": str(var),
                     **(through.environment() if through else {}),
                     **(environment or {}),
@@ -165,15 +165,18 @@ class Stack:
             found[row.status] = found.get(row.status, 0) + 1
         return found
 
-    def post_all(self, submissions: Sequence[Submission]) -> list[str]:
-        """POST every body over HTTP, a few at a time, again after a refused connection; their job ids in order."""
-        with ThreadPoolExecutor(POSTERS) as pool:
-            return list(pool.map(self._post, submissions))
+    def post_all(self, submissions: Sequence[Submission], api: Api | None = None) -> list[str]:
+        """POST every body over HTTP, a few at a time, again after a refused connection; their job ids in order.
 
-    def _post(self, submission: Submission) -> str:
+        `api`: another web server of the same database.
+        """
+        with ThreadPoolExecutor(POSTERS) as pool:
+            return list(pool.map(lambda submission: self._post(submission, api or self.api), submissions))
+
+    def _post(self, submission: Submission, api: Api) -> str:
         def attempt() -> str | None:
             try:
-                answer = self.api.post(submission.path, submission.body)
+                answer = api.post(submission.path, submission.body)
             except OSError:
                 return None  # the web process may be the one that was killed; a POST of the same content joins its row
             assert answer.status in (202, 503, 500), answer
@@ -249,7 +252,7 @@ def _forget_all_but_tools(var: Path) -> None:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """The environment without what the test run itself set for Django."""
     dropped = ("DJANGO_SETTINGS_MODULE", "RELAYER_ROLE", "PROMETHEUS_MULTIPROC_DIR", "PYTEST_CURRENT_TEST")
     return {key: value for key, value in os.environ.items() if key not in dropped}
