@@ -1,6 +1,7 @@
 """`make chaos`: requests over the fault proxy while random processes die; everything that came of it is printed and judged.
 
-CHAOS_SECONDS (300), CHAOS_REQUESTS (2000), CHAOS_SEED (random, printed), CHAOS_FAULTS (0.05 of each kind).
+CHAOS_SECONDS (300), CHAOS_REQUESTS (2000), CHAOS_SEED (random, printed), CHAOS_FAULTS (0.05 of each kind),
+CHAOS_STOPPED_SECONDS (60, of a frozen owner), CHAOS_FOREIGN (2 nonces spent behind the relayer's back).
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 import http.client
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +22,16 @@ from typing import Any
 
 from psycopg.rows import namedtuple_row
 
+from tests.chaos.foreign import Foreign, Intruder
 from tests.chaos.victims import Killer
 from tests.faults.rules import everything
-from tests.stack.harness import ROOT, ChainProxies, Stack, poll
+from tests.stack.harness import ROOT, ChainProxies, Stack, plain_environment, poll
 from workers.devnet.traffic import FORMS, Form, Submission, Traffic
 
 CHUNK = 40
 COMPLETED_SHARE = 0.99
 DRAIN_SECONDS = 150.0
+STOP_SECONDS = 30.0
 VAR = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")).with_name("chaos-stack")
 
 
@@ -40,6 +45,8 @@ class Plan:
     faults: float = 0.05
     stopped_seconds: float = 60.0
     drain_seconds: float = DRAIN_SECONDS
+    foreign: int = 0
+    patience: float = 0.0
 
     @classmethod
     def from_environment(cls) -> Plan:
@@ -49,6 +56,7 @@ class Plan:
             seed=int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 2**31),
             faults=float(os.environ.get("CHAOS_FAULTS", "0.05")),
             stopped_seconds=float(os.environ.get("CHAOS_STOPPED_SECONDS", "60")),
+            foreign=int(os.environ.get("CHAOS_FOREIGN", "2")),
         )
 
 
@@ -59,26 +67,46 @@ class Report:
     statuses: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    stop_seconds: float = 0.0
 
 
 def run(plan: Plan, var: Path = VAR) -> Report:
     """One run. The stack is stopped in any case."""
     print(
-        f"chaos: seed {plan.seed}, {plan.requests} requests, {plan.seconds:.0f} s, {plan.faults:.0%} of each fault",
+        f"chaos: seed {plan.seed}, {plan.requests} requests, {plan.seconds:.0f} s, {plan.faults:.0%} of each fault,"
+        f" {plan.foreign} foreign nonces",
         flush=True,
     )
     proxies = ChainProxies.make(plan.seed)
     stack = Stack(var, through=proxies)
-    killer = Killer(stack, plan.seed)
+    killer = Killer(stack, plan.seed, patience=plan.patience)
+    intruder = Intruder(stack, plan.seed, plan.foreign, plan.seconds, killer.note)
+    operator = _operator(stack) if plan.foreign else None
     try:
-        return _run(plan, stack, proxies, killer)
+        report = _run(plan, stack, proxies, killer, intruder)
     finally:
         killer.stop()
+        intruder.stop()
+        if operator is not None:
+            operator.kill()
+            operator.wait()
+        began = time.monotonic()
         stack.stop()
+        stopped = time.monotonic() - began
         proxies.close()
+    report.stop_seconds = stopped
+    print(f"the whole stack stopped in order in {stopped:.1f} s (at most {STOP_SECONDS:.0f})", flush=True)
+    if stopped > STOP_SECONDS:
+        report.problems.append(f"the stack took {stopped:.1f} s to stop")
+    return report
 
 
-def _run(plan: Plan, stack: Stack, proxies: ChainProxies, killer: Killer) -> Report:
+def _operator(stack: Stack) -> subprocess.Popen[bytes]:
+    environment = {**plain_environment(), "RELAYER_VAR": str(stack.var), "RELAYER_ROLE": "worker"}
+    return subprocess.Popen([sys.executable, "-m", "tests.chaos.operator"], env=environment, cwd=ROOT)
+
+
+def _run(plan: Plan, stack: Stack, proxies: ChainProxies, killer: Killer, intruder: Intruder) -> Report:
     start = stack.block() + 1
     proxies.add(*everything(plan.faults))
     job_ids: list[str] = []
@@ -86,6 +114,7 @@ def _run(plan: Plan, stack: Stack, proxies: ChainProxies, killer: Killer) -> Rep
     began = time.monotonic()
     posting.start()
     killer.start()
+    intruder.start()
     time.sleep(plan.seconds * 0.25)
     pause = threading.Thread(target=killer.pause_owner, args=(plan.stopped_seconds,), daemon=True)
     pause.start()
@@ -94,10 +123,11 @@ def _run(plan: Plan, stack: Stack, proxies: ChainProxies, killer: Killer) -> Rep
     posting.join(max(0.0, began + plan.seconds - time.monotonic()) + 60)
     time.sleep(max(0.0, began + plan.seconds - time.monotonic()))
     killer.stop()
+    intruder.stop()
     pause.join(plan.stopped_seconds)
     killer.note("no more kills; the faults stay")
     _drain(stack, job_ids, plan)
-    report = judge(plan, stack, job_ids, start)
+    report = judge(plan, stack, job_ids, start, intruder.spent)
     _tell(report, killer, proxies, time.monotonic() - began)
     return report
 
@@ -159,20 +189,14 @@ def _drain(stack: Stack, job_ids: list[str], plan: Plan) -> None:
         return  # judged below, with what is left
 
 
-def judge(plan: Plan, stack: Stack, job_ids: list[str], start: int) -> Report:
-    """Compare rows, slots and chain."""
+def judge(plan: Plan, stack: Stack, job_ids: list[str], start: int, spent: Sequence[Foreign]) -> Report:
+    """Compare rows, reviews, slots and chain."""
     report = Report()
     with stack.connect() as conn:
         rows = stack.rows(conn, job_ids)
         with conn.cursor(row_factory=namedtuple_row) as cursor:
-            reviews = cursor.execute(
-                "SELECT kind, subject_id, reason_code, evidence FROM review_case WHERE status = 'open'"
-            ).fetchall()
-            signers = cursor.execute(
-                "SELECT g.id, g.address, g.next_nonce, g.status, count(n.nonce) AS slots, min(n.nonce) AS first, max(n.nonce) AS last,"
-                " count(n.nonce) FILTER (WHERE n.state IN ('signed', 'live')) AS open"
-                " FROM signer g LEFT JOIN nonce_slot n ON n.signer_id = g.id GROUP BY g.id ORDER BY g.id"
-            ).fetchall()
+            reviews = cursor.execute(_REVIEWS).fetchall()
+            signers = cursor.execute(_SIGNERS).fetchall()
             attempts = cursor.execute(
                 "SELECT state, count(*) AS n, sum(send_count) AS sends FROM tx_attempt GROUP BY 1"
             ).fetchall()
@@ -181,6 +205,7 @@ def judge(plan: Plan, stack: Stack, job_ids: list[str], start: int) -> Report:
     if len(job_ids) != plan.requests or len(set(job_ids)) != len(job_ids) or len(rows) != len(job_ids):
         problems.append(f"{len(job_ids)} accepted, {len(set(job_ids))} distinct, {len(rows)} rows of {plan.requests}")
     share = report.statuses["completed"] / plan.requests
+    lines.append(f"completed: {share:.2%}")
     if share < COMPLETED_SHARE:
         problems.append(f"only {share:.2%} completed")
     problems += [
@@ -188,20 +213,56 @@ def judge(plan: Plan, stack: Stack, job_ids: list[str], start: int) -> Report:
         for row in rows
         if row.status in ("failure", "timed_out")
     ]
-    # Nothing contradictory was injected (no foreign nonce): no review may come of this.
-    problems += [f"review {case.kind}/{case.subject_id} {case.reason_code}: {case.evidence}" for case in reviews]
+    if len(spent) != plan.foreign:
+        problems.append(f"{len(spent)} of {plan.foreign} foreign transactions came in")
+    _judge_reviews(plan, reviews, report.statuses["needs_review"], spent, problems, lines)
     _judge_events(stack, rows, start, problems, lines)
     for signer in signers:
-        count = int(stack.rpc.call("eth_getTransactionCount", "0x" + bytes(signer.address).hex(), "latest"), 16)
-        text = f"signer {signer.id}: slots {signer.first}..{signer.last} ({signer.slots}), next {signer.next_nonce}, chain {count}, {signer.status}"
-        lines.append(text)
-        dense = signer.slots == 0 or (
-            signer.last - signer.first + 1 == signer.slots and signer.last + 1 == signer.next_nonce
-        )
-        if not dense or (not signer.open and count != signer.next_nonce):
-            problems.append("nonces not dense: " + text)
+        _judge_signer(stack, signer, spent, problems, lines)
     lines += [f"attempts {row.state}: {row.n}, broadcast {row.sends} times" for row in attempts]
     return report
+
+
+_REVIEWS = "SELECT kind, subject_id, reason_code, evidence FROM review_case WHERE status = 'open' ORDER BY id"
+_SIGNERS = (
+    "SELECT g.id, g.address, g.next_nonce, g.status, count(n.nonce) AS slots,"
+    " array_agg(n.nonce ORDER BY n.nonce) FILTER (WHERE n.nonce IS NOT NULL) AS nonces,"
+    " array_agg(n.nonce) FILTER (WHERE n.state IN ('signed', 'live')) AS open"
+    " FROM signer g LEFT JOIN nonce_slot n ON n.signer_id = g.id GROUP BY g.id ORDER BY g.id"
+)
+
+
+def _judge_reviews(
+    plan: Plan, reviews: list[Any], rows: int, spent: Sequence[Foreign], problems: list[str], lines: list[str]
+) -> None:
+    """Each review has its cause in what the seed injected; each row in review has its case."""
+    causes = {(one.address, one.nonce): one for one in spent}
+    lines += [f"injected by seed {plan.seed}: {one}" for one in spent]
+    for case in reviews:
+        cause = causes.get((case.evidence.get("signer"), case.evidence.get("nonce")))
+        text = f"review {case.kind}/{case.subject_id} {case.reason_code}"
+        if cause is None or case.reason_code != "foreign_nonce":
+            problems.append(f"{text} has no cause in what was injected: {case.evidence}")
+        else:
+            lines.append(f"{text} traced to {cause}")
+    if rows != len(reviews):
+        problems.append(f"{rows} rows in review, {len(reviews)} open cases")
+
+
+def _judge_signer(stack: Stack, signer: Any, spent: Sequence[Foreign], problems: list[str], lines: list[str]) -> None:
+    """Nonces are dense: every one below the counter is a slot of ours or was spent elsewhere, and the chain has them all."""
+    address = "0x" + bytes(signer.address).hex()
+    count = int(stack.rpc.call("eth_getTransactionCount", address, "latest"), 16)
+    foreign = {one.nonce for one in spent if one.address == address}
+    nonces = signer.nonces or []
+    text = (
+        f"signer {signer.id}: slots {min(nonces, default=None)}..{max(nonces, default=None)} ({signer.slots}),"
+        f" foreign {sorted(foreign)}, next {signer.next_nonce}, chain {count}, {signer.status}"
+    )
+    lines.append(text)
+    dense = set(nonces) | foreign == set(range(signer.next_nonce or 0))
+    if not dense or count != (signer.next_nonce or 0) or set(signer.open or ()) - foreign:
+        problems.append(f"nonces not dense: {text}, open {signer.open}")
 
 
 def _judge_events(stack: Stack, rows: list[Any], start: int, problems: list[str], lines: list[str]) -> None:

@@ -1,20 +1,24 @@
-"""A minute of chaos: 5 % of each fault, kill -9 every 2 s, a frozen owner, a restart of the database. `make chaos` is the long run."""
+"""A minute of chaos: 5 % of each fault, kill -9 of random processes, a frozen owner, a restart of the database, then an orderly stop.
+
+`make chaos` is the long run, with a kill every two seconds and nonces spent behind the relayer's back.
+"""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from tests.chaos.run import Plan, run
+from tests.chaos.run import STOP_SECONDS, Plan, run
+
+# Sized for a loaded machine with two cores: a kill waits until everything works again, for ten seconds at most.
+MINUTE = Plan(seconds=30, requests=60, seed=0, stopped_seconds=10, drain_seconds=120, patience=10)
 
 
-@pytest.mark.full
 @pytest.mark.stack
 @pytest.mark.timeout(420)
 def test_a_minute_of_chaos() -> None:
-    plan = Plan(
-        seconds=60, requests=200, seed=random.SystemRandom().randrange(1, 2**31), stopped_seconds=15, drain_seconds=180
-    )
-    report = run(plan)
+    report = run(replace(MINUTE, seed=random.SystemRandom().randrange(1, 2**31)))
     assert report.problems == []
+    assert report.stop_seconds <= STOP_SECONDS

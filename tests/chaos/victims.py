@@ -43,11 +43,16 @@ def kind_of(process: psutil.Process) -> str | None:
 
 @dataclass
 class Killer:
-    """kill -9 of a random process every `pause` seconds until `stop`; a database backend is one of the choices."""
+    """kill -9 of a random process every `pause` seconds until `stop`; a database backend is one of the choices.
+
+    `patience`: how many seconds more a kill waits until everything beats again. On a loaded machine starting takes longer than
+    two seconds, and nothing would ever work; without patience that is what is tested.
+    """
 
     stack: Stack
     seed: int
     pause: float = 2.0
+    patience: float = 0.0
     killed: Counter[str] = field(default_factory=Counter)
     log: list[str] = field(default_factory=list)
 
@@ -107,7 +112,10 @@ class Killer:
 
     def _run(self) -> None:
         while not self._quit.wait(self.pause):
-            if not self._hold.is_set():
+            until = time.monotonic() + self.patience
+            while time.monotonic() < until and not self._quit.is_set() and not _beats(self.stack):
+                self._quit.wait(0.25)
+            if not self._hold.is_set() and not self._quit.is_set():
                 self._kill_one()
 
     def _kill_one(self) -> None:
@@ -136,6 +144,16 @@ def _one(stack: Stack, statement: str) -> int | None:
         return int(row[0]) if row else None
     except psycopg.OperationalError:
         return None
+
+
+def _beats(stack: Stack) -> bool:
+    """Whether all four slots and the listener have given a sign of life in the last two seconds."""
+    beating = _one(
+        stack,
+        "SELECT count(*) FROM worker_beat WHERE at > clock_timestamp() - interval '2 seconds'"
+        " AND (resource LIKE 'shift:%' OR resource LIKE 'listener:%')",
+    )
+    return beating is not None and beating >= 5
 
 
 def _backend(stack: Stack) -> int | None:
