@@ -30,6 +30,7 @@ log = logging.getLogger("relayer.send")
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
 SECOND_LOOK_SECONDS: Final = 2.0
+NODE_FAULTS: Final = 4  # the longest pause after an error of the node itself is that of so many
 INTERNAL: Final = "internal_server_error"
 
 
@@ -99,7 +100,8 @@ def _sort_in(result: Estimated, held: Held, attempt: int, call: ContractCall, an
             result.no_gas = True
             result.delayed.append((held, delay_after(1)))
         else:
-            result.delayed.append((held, delay_after(attempt)))
+            # `attempt` counts deliveries, also those that died with their worker: it does not say how often the node failed.
+            result.delayed.append((held, delay_after(min(attempt, NODE_FAULTS))))
 
 
 def _refused_by_contract(result: Estimated, held: Held, attempt: int, revert: Revert) -> None:
