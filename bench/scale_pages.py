@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 import psycopg
 
@@ -101,7 +102,7 @@ def _queue(found: Samples) -> Iterator[Page]:
     views += [f"client={account}" for account in accounts] + [f"case=closed&client={accounts[1]}"]
     for status in ("open", "closed"):
         count = found.one("SELECT count(*) FROM review_case WHERE status = %s", status)
-        place = found.one(opened, status, count * 3 // 4).replace("+", "%2B")
+        place = quote(found.one(opened, status, count * 3 // 4))
         views.append(f"case={status}&after={place}".replace("case=open&", ""))
     for view in views:
         yield Page(

@@ -1,7 +1,7 @@
 """Which statements a piece of work runs, and how many rows each of their plans reads.
 
 Statements are taken down at psycopg's cursor, which the ORM and the named statements share. Each is then run again under EXPLAIN (ANALYZE)
-in a transaction that is rolled back: once planned for its values, and once as the prepared statement that a pool's connection ends up with.
+in a transaction that is rolled back: once planned for its values and, where a connection may come to prepare it, once as planned for any.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ class Statement:
 
     text: str
     params: Any
+    prepared: bool
+    """Whether its connection may come to run it as a prepared statement; the ORM's own cursors never do."""
+
+    @property
+    def key(self) -> str:
+        """The same for the same statement with the same values."""
+        return f"{self.text}{self.params}"
 
     @property
     def short(self) -> str:
@@ -72,7 +79,7 @@ def taken_down() -> Iterator[list[Statement]]:
             if hasattr(query, "as_string")
             else str(query)
         )
-        found.append(Statement(text, params))
+        found.append(Statement(text, params, not isinstance(self, psycopg.ClientCursor)))
         return original(self, query, params, **options)
 
     psycopg.Cursor.execute = execute  # type: ignore[method-assign, assignment]
@@ -87,12 +94,12 @@ def questions(statements: Sequence[Statement]) -> list[Statement]:
     return [one for one in statements if _EXPLAINED.match(one.text)]
 
 
-def costs(conn: psycopg.Connection[Any], statements: Sequence[Statement], *, generic: bool = True) -> list[Cost]:
-    """The costs of each statement under both plans (one when `generic` is False, or it has no parameters)."""
+def costs(conn: psycopg.Connection[Any], statements: Sequence[Statement]) -> list[Cost]:
+    """The costs of each statement under every plan that it may get."""
     found = []
     for one in questions(statements):
         found.append(_cost(conn, one, generic=False))
-        if generic and one.params:
+        if one.prepared and one.params:
             found.append(_cost(conn, one, generic=True))
     return found
 

@@ -37,3 +37,8 @@ def _make_default_account() -> None:
 
 
 _make_default_account()
+
+if os.environ.get("RELAYER_WARM_UP", "1") != "0":  # tests start many servers and ask each for little
+    from relayer_site.warm import warm_up
+
+    warm_up()

@@ -12,4 +12,7 @@ os.environ.setdefault("RELAYER_VAR", str(Path(__file__).resolve().parent.parent 
 # The tests' server need not survive a power cut.
 os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=off")
 
+# Servers under test are asked for little: they need not draw the desk before they answer.
+os.environ.setdefault("RELAYER_WARM_UP", "0")
+
 from relayer_site.settings import *  # noqa: F403

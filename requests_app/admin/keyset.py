@@ -83,9 +83,14 @@ class KeysetList(ChangeList):
 
     def _window_end(self, request: HttpRequest, keys: Sequence[str], place: Sequence[Any] | None) -> Model | None:
         """The last row that a search without index reads; None when it reaches the end. Reads index entries only."""
-        base = self.root_queryset
+        base, active, indexed = (
+            self.root_queryset,
+            set(self.get_filters_params()),
+            set(self.model_admin.indexed_filters),
+        )
         for spec in self.filter_specs:
-            if set(spec.expected_parameters()) <= set(self.model_admin.indexed_filters):
+            parameters = set(spec.expected_parameters())
+            if parameters & indexed and parameters & active <= indexed:
                 narrowed = spec.queryset(request, base)
                 base = base if narrowed is None else narrowed
         if place is not None:

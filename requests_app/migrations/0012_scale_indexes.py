@@ -59,6 +59,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="command",
+            index=models.Index(fields=["target_kind", "target_id", "created_at"], name="command_target"),
+        ),
+        migrations.AddIndex(
+            model_name="command",
             index=models.Index(fields=["created_at", "command_id"], name="command_created"),
         ),
         AddIndexConcurrently(

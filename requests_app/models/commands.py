@@ -67,6 +67,8 @@ class Command(models.Model):
             ),
             # list of the desk: commands are never deleted
             models.Index(fields=["created_at", "command_id"], name="command_created"),
+            # what was ordered of a signer, on its page
+            models.Index(fields=["target_kind", "target_id", "created_at"], name="command_target"),
         ]
 
     def __str__(self) -> str:

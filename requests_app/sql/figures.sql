@@ -18,7 +18,7 @@ WITH mark AS MATERIALIZED (
      ORDER BY r.completed_at LIMIT %(limit)s) AS next_ones
 ), ended AS MATERIALIZED (
   SELECT r.completed_at, r.status, coalesce(r.fail_label, '') AS label,
-         greatest(-20, least(100, floor(ln(greatest(extract(epoch FROM r.completed_at - r.created_at), 0.001)) / ln(1.25))))::smallint AS bucket
+         greatest(-20, least(100, floor(ln(greatest(extract(epoch FROM r.completed_at - r.created_at)::float8, 0.001)) / ln(1.25::float8))))::smallint AS bucket
     FROM {table} r, mark, last
    WHERE r.completed_at IS NOT NULL AND r.completed_at > mark.up_to AND r.completed_at <= last.moment
 ), grains AS (
@@ -26,7 +26,7 @@ WITH mark AS MATERIALIZED (
 ), stepped AS (
   SELECT g.grain,
          CASE WHEN g.grain = 0 THEN 'epoch'::timestamptz
-              ELSE to_timestamp(floor(extract(epoch FROM e.completed_at) / g.grain) * g.grain) END AS at,
+              ELSE to_timestamp(floor(extract(epoch FROM e.completed_at)::float8 / g.grain) * g.grain) END AS at,
          e.status, e.label, e.bucket, count(*) AS n
     FROM ended e CROSS JOIN grains g
    WHERE g.grain = 0 OR e.completed_at > clock_timestamp() - make_interval(secs => (g.grain * %(steps)s)::float8)

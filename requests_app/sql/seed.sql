@@ -7,10 +7,10 @@
 -- Like in a database whose older parts were thinned out, slots, attempts and references begin at `slots_from`, history at `history_from`,
 -- payloads and shares at `bodies_from`; live rows have everything. Nonces go round the kind's signers without a gap, from `slots_before`.
 WITH numbered AS (
-  SELECT i, i > %(finished)s AS live, i %% 100 AS pick, sha256(convert_to('{kind}/' || i, 'UTF8')) AS hash
+  SELECT i, i > %(finished)s AS live, i %% 100 AS pick, sha256(convert_to('{kind}/' || i, 'UTF8')) AS hash, md5('job/{kind}/' || i) AS job
     FROM generate_series(%(lo)s::bigint, %(hi)s::bigint) AS i
 ), placed AS (
-  SELECT i, live, pick, hash,
+  SELECT i, live, pick, hash, job,
          CASE WHEN live THEN (%(states)s::text[])[width_bucket(i, %(cuts)s::bigint[]) + 1]
               WHEN pick = 0 THEN 'timed_out' WHEN pick < 3 THEN 'failure' ELSE 'completed' END AS status,
          (NOT live AND pick = 1 AND {denies}) OR (live AND pick >= 85) AS unsent,
@@ -26,7 +26,7 @@ WITH numbered AS (
 ), made AS (
   INSERT INTO {table} (id, ext_job_id, int_job_id, status, gw_reference_id, gw_req_tx_hash, receipt_block, fail_label, fail_detail,
                        created_at, updated_at, state_entered_at, deadline_at, completed_at {columns})
-  SELECT i, (substr(md5('job/{kind}/' || i), 1, 12) || '4' || substr(md5('job/{kind}/' || i), 14, 3) || 'a' || substr(md5('job/{kind}/' || i), 18))::uuid,
+  SELECT i, overlay(overlay(job PLACING '4' FROM 13) PLACING 'a' FROM 17)::uuid,
          hash, status,
          CASE WHEN has_reference THEN decode('0{kind}' || repeat('00', 23), 'hex') || int8send(i) END,
          CASE WHEN NOT no_hash THEN sha256(hash) END,

@@ -1,5 +1,5 @@
 -- Payment intents, their history and their journal entries for a seeded database (manage.py relayer_seed). The refs are true commitments to
--- the terms and the entries balance, but `prev_hash` and `hash` are fillers: `ledger verify` refuses a seeded journal at its first entry.
+-- the terms and each entry balances and follows the one before it, but `hash` is a filler: verifying a seeded journal fails at its first entry.
 
 -- name: seed_payments
 -- Intents `lo` to `hi`, up to `finished` at their end, above it under way in the states of `cuts`; entries from `seq_before` on.
@@ -66,7 +66,8 @@ WITH numbered AS (
   SELECT seq, public_id || '/' || kind, ref, kind, CASE WHEN kind <> 'hold' THEN public_id || '/hold' END, %(chain)s, %(token)s,
          CASE kind WHEN 'hold' THEN 'relayer' ELSE 'listener' END, CASE kind WHEN 'hold' THEN created_at + interval '8 seconds' ELSE updated_at END,
          CASE kind WHEN 'post' THEN tx_hash END, CASE kind WHEN 'void' THEN 'proven not to move money any more' ELSE '' END,
-         CASE kind WHEN 'void' THEN 0 ELSE 2 END, sha256(int8send(seq - 1)), sha256(int8send(seq))
+         CASE kind WHEN 'void' THEN 0 ELSE 2 END, CASE seq WHEN 1 THEN decode(repeat('00', 32), 'hex') ELSE sha256(int8send(seq - 1)) END,
+         sha256(int8send(seq))
     FROM entries ORDER BY seq
 ), legs AS (
   INSERT INTO ledger_leg (entry_seq, ord, account, amount)

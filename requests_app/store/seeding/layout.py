@@ -24,8 +24,8 @@ _LIVE_SHARES: Final = {
     Status.QUEUED: 0.15,
 }
 # Newest first; older rows keep only themselves and their clients' views. With everything of everything 10 M rows would need 40 GB.
-_SLOTS_SHARE: Final = 0.3
-_HISTORY_SHARE: Final = 0.15
+_SLOTS_SHARE: Final = 0.25
+_HISTORY_SHARE: Final = 0.12
 _BODIES_SHARE: Final = 0.01
 # Payment intents beside the requests, for each of these. What holds a nonce comes first.
 _PAYMENTS_SHARE: Final = 0.02
