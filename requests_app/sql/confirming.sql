@@ -22,13 +22,14 @@ SELECT i.id FROM payment_intent i
  ORDER BY i.updated_at LIMIT %(limit)s::int;
 
 -- name: misused
--- Payments not confirming yet whose payer's authorization the log shows used in a block that holds; an exact use is followed at once,
--- so that what is left is another one.
+-- Payments whose payer's authorization the log shows used in a block that holds, by another transaction than theirs if they have one. An
+-- exact use is followed at once, so that what is left is another one: no transaction of ours can succeed any more.
 SELECT i.id FROM payment_intent i
   JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
- WHERE i.state IN ('authorized', 'settling')
+ WHERE i.state IN ('authorized', 'confirming', 'settling')
    AND EXISTS (SELECT 1 FROM payment_observation o
                 WHERE o.ref = i.ref AND o.source_id = %(source)s AND o.position <= %(upto)s::bigint
+                  AND (i.state <> 'confirming' OR o.tx_hash <> i.tx_hash)
                   AND NOT o.canceled AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
  ORDER BY i.updated_at LIMIT %(limit)s::int;
 

@@ -28,7 +28,7 @@ def hidden(conn: Connection[Any], source_id: int, age_seconds: float, limit: int
 
 
 def misused(conn: Connection[Any], source_id: int, upto: int, limit: int) -> list[int]:
-    """Payments before confirming whose payer's authorization is used at a position up to `upto`."""
+    """Payments whose payer's authorization is used at a position up to `upto`, by another transaction than theirs."""
     parameters = {"source": source_id, "upto": upto, "limit": limit}
     return [row.id for row in fetch_all(conn, "confirming", "misused", parameters)]
 

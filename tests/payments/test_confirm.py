@@ -212,6 +212,21 @@ def test_a_final_use_that_is_not_what_was_asked_goes_to_a_person(
     assert look(context) == 0
 
 
+def test_the_payer_spends_the_authorization_otherwise_while_ours_is_on_the_way(
+    log: Connection, chain: StubChain, context: Context
+) -> None:
+    """Another transaction used it for another amount: ours can only revert, and the case names what happened instead of that."""
+    ((one, ours),) = shown.confirming(log)
+    chain.head = 99
+    chain.mine(ours, status=0)
+    chain.head = 164
+    show(log, 1, 100, used(one, (98, 0), OTHER, amount=7))
+    assert look(context) == 1
+    assert stands(log, one) == (S.NEEDS_REVIEW, 5, ours)
+    assert case(log, one)[0] == "amount_mismatch"
+    assert case(log, one)[1]["tx_hash"] == f"0x{OTHER.hex()}"
+
+
 def test_anybody_may_use_our_ref_as_a_nonce_of_their_own(log: Connection, context: Context) -> None:
     """EIP-3009 nonces belong to their authorizer: a stranger who copies our ref stops nothing, whatever it costs them."""
     ((one, tx_hash),) = shown.confirming(log)

@@ -221,9 +221,9 @@ class _Round:
 
 
 def _own(intent: Intent, seen: Sequence[Observation]) -> Observation | None:
-    """The observation to judge a payment by: that of its transaction; before it has one, the first that used its authorization."""
+    """The observation to judge a payment by: that of its transaction, else the first that used its authorization."""
     related = [one for one in seen if sightings.judge(intent, one) not in (Sighting.FOREIGN, Sighting.CANCELED)]
-    mine = [one for one in related if intent.tx_hash in (None, one.tx_hash)]
+    mine = [one for one in related if one.tx_hash == intent.tx_hash] or related
     return next((one for one in mine if sightings.judge(intent, one) is Sighting.EXACT), mine[0] if mine else None)
 
 
