@@ -50,8 +50,13 @@ def length_prefixed(data: bytes) -> bytes:
     return varint(len(data)) + data
 
 
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
 def varint(value: int) -> bytes:
     """Unsigned LEB128."""
+    if 0 <= value <= 0x7F:
+        return _ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
