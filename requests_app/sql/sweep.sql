@@ -32,8 +32,9 @@ SELECT r.id FROM {table} r
  WHERE r.id = ANY(%(ids)b::bigint[]) AND r.status = %(status)s AND r.deadline_at < clock_timestamp() ORDER BY r.id FOR UPDATE;
 
 -- name: attempts_of
--- The evidence of a row in flight: every signed transaction that may carry it.
-SELECT n.kind, n.subject_id, t.tx_hash, t.nonce, t.state, t.send_count, s.address
+-- The evidence of a row in flight: every transaction signed at its nonces. `carries`: whether it holds the row's call; one that
+-- spends the nonce on nothing says nothing of the row when it is mined.
+SELECT n.kind, n.subject_id, t.tx_hash, t.nonce, t.state, t.send_count, s.address, t.kind IN ('pay', 'replace') AS carries
   FROM unnest(%(kinds)b::smallint[], %(ids)b::bigint[]) AS a(kind, id)
   JOIN nonce_slot n ON n.kind = a.kind AND n.subject_id = a.id
   JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce

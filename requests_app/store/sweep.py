@@ -27,7 +27,7 @@ class Overdue(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A signed transaction of a row: hash 32 bytes, signer's address 20 bytes."""
+    """A signed transaction of a row: hash 32 bytes, signer's address 20 bytes. `carries`: not one that spends the nonce on nothing."""
 
     kind: Kind
     id: int
@@ -36,6 +36,7 @@ class Attempt(NamedTuple):
     state: str
     send_count: int
     address: bytes
+    carries: bool
 
 
 def overdue(conn: Connection[Any], limit: int) -> list[Overdue]:

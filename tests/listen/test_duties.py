@@ -170,6 +170,20 @@ def test_in_flight_with_a_receipt_above_the_seal_waits_for_the_listener(
     assert log.execute("SELECT count(*) FROM envelope_meta").fetchone() == (0,)
 
 
+def test_a_nonce_that_was_spent_on_nothing_is_no_receipt(log: Connection, chain: StubChain, context: Any) -> None:
+    """Found by the crash matrix: who dies between a refusal and the review leaves the filled nonce to the deadline."""
+    one = overdue(log, Kind.PUBLIC_DECRYPT, "tx_in_flight")
+    log.execute(
+        "INSERT INTO tx_attempt (signer_id,nonce,seq,tx_hash,raw_tx,max_fee_per_gas,max_priority_fee,gas_limit,state,epoch,kind) "
+        "SELECT signer_id,nonce,2,%s,raw_tx,2,2,21000,'mined',1,'fill' FROM tx_attempt",
+        (b"\x77" * 32,),
+    )
+    chain.mine(b"\x77" * 32)
+    assert run(context) == 1
+    assert (status(log, one), case(log, one)[0]) == ("needs_review", "outcome_unknown")
+    assert len(case(log, one)[1]["attempts"]) == 2
+
+
 def test_in_flight_reverted_is_left_to_the_sender(log: Connection, chain: StubChain, context: Any) -> None:
     one = overdue(log, Kind.PUBLIC_DECRYPT, "tx_in_flight")
     chain.mine(one.tx_hash, status=0)

@@ -46,14 +46,15 @@ class AnswerEvidence:
 
 
 def receipts(context: ShiftContext, kind: Kind, ids: Sequence[int]) -> ReceiptEvidence:
-    """Ask for the receipts of every attempt of these rows, and apply the events of the mined ones."""
+    """Ask for the receipts of every attempt that carries one of these rows, and apply the events of the mined ones."""
     attempts = sweep.attempts_of(context.conn, [(kind, row_id) for row_id in ids])
+    asked = [attempt for attempt in attempts if attempt.carries]
     crash_point("before_overdue_receipts_rpc")
-    answers = context.clients.gateway.receipts([attempt.tx_hash for attempt in attempts])
+    answers = context.clients.gateway.receipts([attempt.tx_hash for attempt in asked])
     crash_point("after_overdue_receipts_rpc")
     found = ReceiptEvidence(evidence=_described(attempts))
     logs: list[Any] = []
-    for attempt, answer in zip(attempts, answers, strict=True):
+    for attempt, answer in zip(asked, answers, strict=True):
         receipt = _receipt(attempt, answer, found)
         if receipt is not None:
             logs += receipt.logs
