@@ -10,14 +10,17 @@ import psycopg
 import pytest
 
 from requests_app.config import config
+from requests_app.store import intents
 from requests_app.store.session import connect
 from tests.payments.settling.chain import Bank, configure
 from tests.payments.terms import add_account
 from tests.send.conftest import Context
 from workers import receipts
 from workers.chain import open_clients
+from workers.chain.payments import AuthorizationKey
 from workers.devnet.deployment import Deployment
 from workers.leases import LeaseKeeper
+from workers.payment_reverts import key_of
 from workers.payments import LaneSender
 from workers.settle_routes import make_settler
 from workers.signers import SignerPool, sync
@@ -58,6 +61,14 @@ def test_a_batch_moves_the_money_once_each(world: Any) -> None:
     assert bank.wait_transfers(payments) == {one.ref: 1 for one in payments}
     assert bank.states(*payments) == ["confirming"] * 12
     assert [bank.entries(one) for one in payments] == [["hold"]] * 12
+    gateway, token = world.context.clients.gateway, bytes.fromhex(bank.token["address"][2:])
+    keys = [key_of(payments[0]), AuthorizationKey(token, bytes.fromhex(payments[0].payer[2:]), bytes(32))]
+    assert [one.value for one in gateway.authorization_states(keys)] == [True, False]
+    (balance,) = gateway.token_balances([(token, bytes.fromhex(MERCHANT[2:]))])
+    assert balance.value == 12 * 7
+    spent = gateway.find_spent(keys[0], 0)
+    assert spent is not None
+    assert spent.tx_hash == intents.read_intents(world.conn, [payments[0].id])[0].tx_hash
 
 
 def test_somebody_else_was_faster_before_we_signed(world: Any) -> None:
