@@ -12,7 +12,7 @@ import pytest
 from requests_app.config import config
 from requests_app.store import intents
 from requests_app.store.session import connect
-from tests.payments.settling.chain import MERCHANT, Bank, configure, running
+from tests.payments.settling.chain import MERCHANT, Bank, configure
 from tests.payments.terms import add_account
 from tests.send.conftest import Context
 from workers import receipts
