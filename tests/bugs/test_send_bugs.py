@@ -1,4 +1,7 @@
-"""Public bug reports about double sends, nonces and stuck transactions (queue_settle 5.3), each test named after its report."""
+"""Public bug reports about double sends, nonces and stuck transactions (queue_settle 5.3), each test named after its report.
+
+B50 (somebody else executes the authorization first) is a payment's: tests/payments/test_confirm.py, test_confirm_anvil.py, settling/test_ends.py.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,7 @@ from tests.send.node import Drop, Fault, parse
 from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, wanted
 from tests.send.test_settle import again, age, requests, statuses
 from tests.txm.test_commands import decide
-from workers import receipts
-from workers.chain.errors import SendClass, classify_send
 from workers.chain.fees import Fees, bumped
-from workers.chain.rpc_errors import Failed, RpcError
 from workers.settle import SettleTurn
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -294,16 +294,3 @@ def take_back(node):
     for tx in node.known.values():
         tx.block = None
         node.counts[tx.sender] = min(node.counts[tx.sender], tx.nonce)
-
-
-def test_b50_somebody_elses_success_is_found_by_the_event_and_not_by_our_receipt():
-    """EIP 3010: a third party executes the same authorization first and the wrapper call reverts.
-
-    The gateway gives every call an id of its own, so another's call is another request; what must hold is that a consumed
-    nonce and a revert are told apart by message, never guessed.
-    """
-    used = Failed(RpcError(-32603, "nonce too low: next nonce 5, tx nonce 4"))
-    reverted = Failed(RpcError(3, "execution reverted", "0xd93c0665"))
-    assert classify_send(used) is SendClass.NONCE_TOO_LOW
-    assert classify_send(reverted) is SendClass.REVERTED
-    assert receipts.look_up is not None

@@ -166,10 +166,11 @@ def written(conn: Connection) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=[pytest.mark.full, pytest.mark.timeout(180)])])
 def test_frozen_owners_are_followed_and_change_nothing_when_they_wake(
-    conn: Connection, start: Callable[..., Process], chain: Node
+    conn: Connection, start: Callable[..., Process], chain: Node, seconds: float
 ) -> None:
-    """Both at once: it takes a lease's length."""
+    """Both at once: it takes a lease's length. They wake as soon as they were followed, or after a minute."""
     sender, next_sender = pair(conn, start, SIGNER)
     reader, next_reader = pair(conn, start, LISTENER)
     frozen_at = time.monotonic()
@@ -180,6 +181,7 @@ def test_frozen_owners_are_followed_and_change_nothing_when_they_wake(
     taken_over(conn, LISTENER, next_reader, "SIGSTOP", FROZEN_SECONDS, frozen_at)
     wait_until(lambda: len(chain.raws) == 1, 10, "the second sends")
     wait_until(lambda: conn.execute("SELECT 1 FROM consumer_cursor").fetchone(), 10, "the second reads")
+    time.sleep(max(0.0, frozen_at + seconds - time.monotonic()))  # how long they are frozen is what is tested
     _nothing_more_comes_of(conn, (sender, reader))
     assert len(set(chain.raws)) == 1
     assert conn.execute("SELECT epoch FROM tx_attempt").fetchall() == [(2,)]
@@ -209,6 +211,32 @@ def test_an_owner_frozen_inside_its_transaction_lets_go_and_changes_nothing(
     _nothing_more_comes_of(conn, (freezing,))
     assert len(set(chain.raws)) == 1
     assert conn.execute("SELECT epoch, nonce FROM tx_attempt").fetchall() == [(2, 0)]
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_process_whose_clock_jumps_takes_nothing_that_is_held_and_works_as_before(
+    conn: Connection, start: Callable[..., Process], chain: Node, hours: int
+) -> None:
+    """Ownership and delays are the database's; what a process times for itself is monotonic."""
+    first = start(send)
+    wait_until(lambda: holder(conn, SIGNER) == first.pid, 20, "the first holds it")
+
+    def jumped(process: Process, over: Callable[[], bool]) -> None:
+        right = time.time
+        time.time = lambda: right() + (3600 * hours if process.rounds.value >= 3 else 0)
+        send(process, over)
+
+    second = start(jumped)
+    wait_until(lambda: second.rounds.value >= 30, 20, "it came round often, before and after its clock jumped")
+    assert holder(conn, SIGNER) == first.pid
+    first.signal(signal.SIGKILL)
+    taken_over(conn, SIGNER, second, f"SIGKILL, by one whose clock jumped {hours} h", KILLED_SECONDS, time.monotonic())
+    add_request(conn, Kind.PUBLIC_DECRYPT, Status.PROCESSING)
+    wait_until(lambda: conn.execute("SELECT 1 FROM tx_attempt WHERE state = 'accepted'").fetchone(), 10, "it sends")
+    assert len(chain.raws) == 1
+    row = conn.execute("SELECT abs(extract(epoch FROM clock_timestamp() - prepared_at)) FROM tx_attempt").fetchone()
+    assert row is not None
+    assert row[0] < 60, "stamped by the database"
 
 
 def _state_of(pid: int) -> str:
