@@ -250,7 +250,7 @@ def _judge_reviews(
 
 
 def _judge_signer(stack: Stack, signer: Any, spent: Sequence[Foreign], problems: list[str], lines: list[str]) -> None:
-    """Nonces are dense: every one below the counter is a slot of ours or was spent elsewhere, and the chain has them all."""
+    """Nonces are dense: from the first on every one is a slot of ours or was spent elsewhere, and the chain has them all."""
     address = "0x" + bytes(signer.address).hex()
     count = int(stack.rpc.call("eth_getTransactionCount", address, "latest"), 16)
     foreign = {one.nonce for one in spent if one.address == address}
@@ -260,7 +260,8 @@ def _judge_signer(stack: Stack, signer: Any, spent: Sequence[Foreign], problems:
         f" foreign {sorted(foreign)}, next {signer.next_nonce}, chain {count}, {signer.status}"
     )
     lines.append(text)
-    dense = set(nonces) | foreign == set(range(signer.next_nonce or 0))
+    used = set(nonces) | foreign
+    dense = used == set(range(min(used, default=0), signer.next_nonce or 0)) or not used
     if not dense or count != (signer.next_nonce or 0) or set(signer.open or ()) - foreign:
         problems.append(f"nonces not dense: {text}, open {signer.open}")
 
