@@ -37,14 +37,8 @@ class Carrier(Protocol):
     def extend(self, conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
         """Keep the jobs hidden for `seconds` from now."""
 
-    def ack(self, conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
-        """The jobs are done."""
-
-    def nack(self, conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
-        """Release the jobs; each comes again after its own delay."""
-
     def let_go(self, receipts: Iterable[Receipt]) -> None:
-        """The deliveries were ended in the table (acknowledged in a transaction of their own, put off, parked)."""
+        """The deliveries have ended in the table, however: acknowledged, put off, parked."""
 
 
 class TableCarrier:
@@ -63,23 +57,9 @@ class TableCarrier:
 
     def extend(self, conn: Connection[Any], receipts: Sequence[Receipt], seconds: float) -> list[Verdict]:
         """Keep the jobs hidden for `seconds` from now."""
-        crash_point("before_table_extend_commit")
+        crash_point("before_extend_payments_commit")
         verdicts = queue.extend_jobs(conn, receipts, seconds)
-        crash_point("after_table_extend_commit")
-        return verdicts
-
-    def ack(self, conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
-        """Delete the jobs whose receipts are current."""
-        crash_point("before_table_ack_commit")
-        verdicts = queue.ack_jobs(conn, receipts)
-        crash_point("after_table_ack_commit")
-        return verdicts
-
-    def nack(self, conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
-        """Release the jobs; the attempts stay counted."""
-        crash_point("before_table_nack_commit")
-        verdicts = queue.nack_jobs(conn, receipts, delays)
-        crash_point("after_table_nack_commit")
+        crash_point("after_extend_payments_commit")
         return verdicts
 
     def let_go(self, receipts: Iterable[Receipt]) -> None:
@@ -105,9 +85,9 @@ class SqsCarrier:
         """Receive keys and lease their jobs. After an empty answer SQS is not asked again for a moment."""
         if limit <= 0 or monotonic() < self._due_at:
             return []
-        crash_point("before_receive_rpc")
+        crash_point("before_receive_keys_rpc")
         messages = self._sqs.receive(limit, seconds)
-        crash_point("after_receive_rpc")
+        crash_point("after_receive_keys_rpc")
         self._pause = FIRST_PAUSE if messages else min(LONGEST_PAUSE, 2 * self._pause)
         self._due_at = 0.0 if messages else monotonic() + self._pause
         if not messages:
@@ -126,40 +106,28 @@ class SqsCarrier:
         """In the table, and for those that are still ours with SQS."""
         verdicts = self._table.extend(conn, receipts, seconds)
         kept = [one for one, verdict in zip(receipts, verdicts, strict=True) if verdict is Verdict.OK]
-        crash_point("before_hide_rpc")
+        crash_point("before_hide_keys_rpc")
         self._sqs.hide([handle for one in kept for handle in self._handles.get(one, ())], seconds)
-        crash_point("after_hide_rpc")
-        return verdicts
-
-    def ack(self, conn: Connection[Any], receipts: Sequence[Receipt]) -> list[Verdict]:
-        """First the table, then the messages: a death in between leaves messages that lead to nothing."""
-        verdicts = self._table.ack(conn, receipts)
-        self.let_go(receipts)
-        return verdicts
-
-    def nack(self, conn: Connection[Any], receipts: Sequence[Receipt], delays: Sequence[float]) -> list[Verdict]:
-        """In the table; the keys are published again when their time has come."""
-        verdicts = self._table.nack(conn, receipts, delays)
-        self.let_go(receipts)
+        crash_point("after_hide_keys_rpc")
         return verdicts
 
     def let_go(self, receipts: Iterable[Receipt]) -> None:
-        """Delete the messages of deliveries that have ended."""
+        """Delete the messages. A death between the table and this leaves messages that lead to nothing."""
         handles = [handle for one in receipts for handle in self._handles.pop(one, ())]
         if handles:
-            crash_point("before_delete_rpc")
+            crash_point("before_delete_keys_rpc")
             self._sqs.delete(handles)
-            crash_point("after_delete_rpc")
+            crash_point("after_delete_keys_rpc")
 
     def _turn_away(self, conn: Connection[Any], unleased: dict[str, list[str]]) -> None:
         """Messages that led to no lease leave, unless their job can be leased in a moment."""
         waiting = store.waiting_keys(conn, self._queue, list(unleased))
         again = [handle for key in waiting for handle in unleased[key]]
         over = [handle for key, found in unleased.items() if key not in waiting for handle in found]
-        crash_point("before_turn_away_rpc")
+        crash_point("before_turn_away_keys_rpc")
         self._sqs.hide(again, AGAIN_SECONDS)
         self._sqs.delete(over)
-        crash_point("after_turn_away_rpc")
+        crash_point("after_turn_away_keys_rpc")
 
 
 def carrier_of(queue_name: str) -> Carrier:

@@ -14,7 +14,7 @@ from psycopg import Connection
 from requests_app.errors import ConfigurationError
 from requests_app.states import Kind
 from requests_app.store.intents import SETTLE, drop_settle
-from requests_app.store.queue import Delivery, Receipt, Verdict, release_orphans
+from requests_app.store.queue import Delivery, Receipt, Verdict, ack_jobs, nack_jobs, release_orphans
 from tests.payments.sqs import Cloud, cloud, drain, enqueue, lapse, queued
 from tests.payments.terms import add_account, add_authorized
 from workers.carriers import SqsCarrier, TableCarrier, carrier_of
@@ -54,6 +54,18 @@ class Carried:
             consumer._due_at = 0.0
         found: list[Delivery] = consumer.lease(self.conn, limit, owner, seconds)
         return found
+
+    def ack(self, consumer: Any, ended: list[Receipt]) -> list[Verdict]:
+        """The jobs are done: in the table, as every worker says it, and then with the carrier."""
+        verdicts = ack_jobs(self.conn, ended)
+        consumer.let_go(ended)
+        return verdicts
+
+    def nack(self, consumer: Any, ended: list[Receipt], delay: float) -> list[Verdict]:
+        """Put off for `delay` seconds."""
+        verdicts = nack_jobs(self.conn, ended, [delay] * len(ended))
+        consumer.let_go(ended)
+        return verdicts
 
     def hidden_seconds(self, job_id: int) -> float:
         row = self.conn.execute(
@@ -99,7 +111,7 @@ class TestBoth:
         while batch := carried.lease(consumer):
             found += batch
         assert ids(found) == payments
-        assert set(consumer.ack(carried.conn, receipts(found))) == {OK}
+        assert set(carried.ack(consumer, receipts(found))) == {OK}
         lapse(carried.conn)
         assert carried.lease(consumer) == []
         assert queued(carried.conn) == []
@@ -130,12 +142,12 @@ class TestBoth:
         lapse(carried.conn)
         (new,) = carried.lease(second, owner="two")
         assert old.receipt != new.receipt
-        assert first.ack(carried.conn, [old.receipt]) == [STALE]
-        assert first.nack(carried.conn, [old.receipt], [0.0]) == [STALE]
+        assert carried.ack(first, [old.receipt]) == [STALE]
+        assert carried.nack(first, [old.receipt], 0.0) == [STALE]
         assert first.extend(carried.conn, [old.receipt], 60) == [STALE]
         assert len(queued(carried.conn)) == 1
-        assert second.ack(carried.conn, [new.receipt]) == [OK]
-        assert second.ack(carried.conn, [new.receipt]) == [NOT_FOUND]
+        assert carried.ack(second, [new.receipt]) == [OK]
+        assert carried.ack(second, [new.receipt]) == [NOT_FOUND]
         assert second.extend(carried.conn, [new.receipt], 60) == [NOT_FOUND]
 
     def test_a_receipt_is_good_after_its_time_while_nobody_else_took_the_job(self, carried: Carried) -> None:
@@ -143,7 +155,7 @@ class TestBoth:
         consumer = carried.consumer()
         (one,) = carried.lease(consumer)
         lapse(carried.conn)
-        assert consumer.ack(carried.conn, [one.receipt]) == [OK]
+        assert carried.ack(consumer, [one.receipt]) == [OK]
 
     def test_an_extension_counts_from_now(self, carried: Carried) -> None:
         carried.pay()
@@ -159,7 +171,7 @@ class TestBoth:
         carried.pay()
         consumer = carried.consumer()
         (one,) = carried.lease(consumer)
-        assert consumer.nack(carried.conn, [one.receipt], [60.0]) == [OK]
+        assert carried.nack(consumer, [one.receipt], 60.0) == [OK]
         assert 50 < carried.hidden_seconds(one.receipt.job_id) <= 60
         assert carried.lease(consumer) == []
         lapse(carried.conn)
@@ -170,7 +182,7 @@ class TestBoth:
         carried.pay()
         consumer = carried.consumer()
         (one,) = carried.lease(consumer)
-        consumer.nack(carried.conn, [one.receipt], [0.0])
+        carried.nack(consumer, [one.receipt], 0.0)
         assert len(carried.lease(carried.consumer(), owner="other")) == 1
 
     def test_a_job_that_was_ended_in_the_table(self, carried: Carried) -> None:
@@ -186,12 +198,12 @@ class TestBoth:
         (payment,) = carried.pay()
         consumer = carried.consumer()
         (one,) = carried.lease(consumer)
-        consumer.ack(carried.conn, [one.receipt])
+        carried.ack(consumer, [one.receipt])
         assert enqueue(carried.conn, payment) == 1
         (again,) = carried.lease(consumer)
         assert again.receipt.attempt == 1
         assert again.receipt != one.receipt
-        assert consumer.ack(carried.conn, [one.receipt]) == [NOT_FOUND]
+        assert carried.ack(consumer, [one.receipt]) == [NOT_FOUND]
 
 
 class TestTableOnly:
@@ -211,7 +223,7 @@ class TestTableOnly:
         payments = in_table.pay(3)
         consumer = in_table.consumer()
         (one,) = in_table.lease(consumer, 1)
-        consumer.nack(in_table.conn, [one.receipt], [0.0])
+        in_table.nack(consumer, [one.receipt], 0.0)
         assert [found.subject.id for found in in_table.lease(in_table.consumer(), 1)] == payments[:1]
 
     def test_priority_goes_before_age(self, in_table: Carried) -> None:
@@ -263,7 +275,7 @@ class TestSqs:
         carried.sqs.send(queued(carried.conn) * 2)
         consumer = carried.consumer()
         (one,) = carried.lease(consumer)
-        consumer.ack(carried.conn, [one.receipt])
+        carried.ack(consumer, [one.receipt])
         server.pass_time(3600)
         assert carried.sqs.receive(10, 5) == []
 
@@ -281,7 +293,7 @@ class TestSqs:
         carried.pay()
         consumer = carried.consumer()
         (one,) = carried.lease(consumer)
-        consumer.nack(carried.conn, [one.receipt], [60.0])
+        carried.nack(consumer, [one.receipt], 60.0)
         assert carried.sqs is not None
         carried.sqs.send(queued(carried.conn))
         assert carried.lease(consumer) == []
@@ -347,7 +359,7 @@ class TestSqs:
         drain(carried.conn, Quick())
         assert len(taken) == 1
         assert carried.hidden_seconds(taken[0].receipt.job_id) <= 5
-        assert consumer.ack(carried.conn, receipts(taken)) == [OK]
+        assert carried.ack(consumer, receipts(taken)) == [OK]
 
 
 class TestChoice:
