@@ -24,7 +24,6 @@ from workers.duties import (
     recon,
     reorgs,
     retention,
-    stuck_payments,
     thresholds,
 )
 from workers.leases import HeldLease
@@ -76,7 +75,6 @@ def duties() -> list[DutyTurn]:
         DutyTurn("thresholds", thresholds.INTERVAL, thresholds.run),
         DutyTurn("deadlines", deadlines.INTERVAL, deadlines.run),
         DutyTurn("confirm", confirm.INTERVAL, confirm.Confirmation().run),
-        DutyTurn("stuck_payments", stuck_payments.INTERVAL, stuck_payments.run),
         DutyTurn("jobs", jobs.INTERVAL, jobs.run),
         DutyTurn("payment_jobs", payment_jobs.INTERVAL, payment_jobs.run),
         DutyTurn("keys", keys.INTERVAL, keys.run),

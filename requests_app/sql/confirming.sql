@@ -1,49 +1,31 @@
--- The confirm duty's candidates (reference queue_settle 4.7). Used by store/confirming.py. Index payment_intent_active.
+-- The confirm duty's candidates (reference queue_settle 4.7). Used by store/confirming.py. Both read a bounded number of rows, whatever waits.
 
--- name: shown
--- Confirming payments whose own transaction the log shows in a block that holds, oldest first: exact or not is judged on values.
-SELECT i.id FROM payment_intent i
-  JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
- WHERE i.state = 'confirming'
-   AND EXISTS (SELECT 1 FROM payment_observation o
-                WHERE o.ref = i.ref AND o.source_id = %(source)s AND o.tx_hash = i.tx_hash AND o.position <= %(upto)s::bigint
-                  AND NOT o.canceled AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
-   AND NOT i.id = ANY(%(without)s::bigint[])
- ORDER BY i.updated_at LIMIT %(limit)s::int;
+-- name: final_page
+-- Confirming payments by the place of their transaction in the log, in its order (primary key of payment_observation).
+SELECT o.position, i.id
+  FROM (SELECT position, ref, tx_hash FROM payment_observation
+         WHERE source_id = %(source)s AND position > %(after)s::bigint AND position <= %(upto)s::bigint
+         ORDER BY position LIMIT %(limit)s::int) o
+  JOIN envelope_source s ON s.source_id = %(source)s
+  LEFT JOIN payment_intent i ON i.ref = o.ref AND i.chain = 'evm:' || s.chain_id
+   AND CASE WHEN i.state = 'confirming' AND i.tx_hash = o.tx_hash THEN true ELSE false END
+ ORDER BY o.position;
 
--- name: hidden
--- Confirming payments that the log does not show after a while.
-SELECT i.id FROM payment_intent i
-  JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
- WHERE i.state = 'confirming' AND i.updated_at < clock_timestamp() - make_interval(secs => %(age)s::float8)
-   AND NOT EXISTS (SELECT 1 FROM payment_observation o
-                    WHERE o.ref = i.ref AND o.source_id = %(source)s AND o.tx_hash = i.tx_hash AND NOT o.canceled
-                      AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
- ORDER BY i.updated_at LIMIT %(limit)s::int;
+-- name: active_page
+-- Payments that wait for the chain or for a person, page by page, those that have waited longest in each state first (index
+-- payment_intent_active).
+SELECT i.id, i.state, i.updated_at
+  FROM (SELECT id, state, updated_at, chain FROM payment_intent
+         WHERE state IN ('authorized', 'confirming', 'needs_review', 'settling')
+           AND (state, updated_at, id) > (%(state)s::text, %(at)s::timestamptz, %(id)s::bigint)
+         ORDER BY state, updated_at, id LIMIT %(limit)s::int) i
+ ORDER BY i.state, i.updated_at, i.id;
 
--- name: misused
--- Payments whose payer's authorization the log shows used in a block that holds, by another transaction than theirs if they have one. An
--- exact use is followed at once, so that what is left is another one: no transaction of ours can succeed any more.
-SELECT i.id FROM payment_intent i
-  JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
- WHERE i.state IN ('authorized', 'confirming', 'settling')
-   AND EXISTS (SELECT 1 FROM payment_observation o
-                WHERE o.ref = i.ref AND o.source_id = %(source)s AND o.position <= %(upto)s::bigint
-                  AND (i.state <> 'confirming' OR o.tx_hash <> i.tx_hash)
-                  AND NOT o.canceled AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
- ORDER BY i.updated_at LIMIT %(limit)s::int;
-
--- name: stuck
--- Payments that were signed, or sent on by a person, long ago, and of whose authorization the log shows nothing.
-SELECT i.id FROM payment_intent i
-  JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
- WHERE i.state IN ('confirming', 'settling') AND i.created_at < clock_timestamp() - make_interval(secs => %(age)s::float8)
-   AND (SELECT max(t.at) FROM intent_transition t WHERE t.intent_id = i.id AND t.from_state IN ('authorized', 'needs_review'))
-         < clock_timestamp() - make_interval(secs => %(age)s::float8)
-   AND NOT EXISTS (SELECT 1 FROM payment_observation o
-                    WHERE o.ref = i.ref AND o.source_id = %(source)s AND NOT o.canceled
-                      AND lower(i.token) = '0x' || encode(o.token, 'hex') AND lower(i.payer) = '0x' || encode(o.authorizer, 'hex'))
- ORDER BY i.updated_at LIMIT %(limit)s::int;
+-- name: signed_before
+-- Those of these payments that were signed, or sent on by a person, so long ago.
+SELECT t.intent_id AS id FROM intent_transition t
+ WHERE t.intent_id = ANY(%(ids)b::bigint[]) AND t.from_state IN ('authorized', 'needs_review')
+ GROUP BY t.intent_id HAVING max(t.at) < clock_timestamp() - make_interval(secs => %(age)s::float8);
 
 -- name: any_active
 -- Whether there is anything to look after at all.

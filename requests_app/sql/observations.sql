@@ -32,6 +32,10 @@ UPDATE payment_observation o SET payee = a.payee, amount = a.amount
 SELECT i.id FROM payment_intent i JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
  WHERE i.ref = ANY(%(refs)b::bytea[]) ORDER BY i.id;
 
+-- name: on_chain
+SELECT i.id FROM payment_intent i JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
+ WHERE i.id = ANY(%(ids)b::bigint[]) ORDER BY i.id;
+
 -- name: of_refs
 SELECT position, ref, token, authorizer, payee, amount, canceled, tx_hash, block_hash
   FROM payment_observation WHERE ref = ANY(%(refs)b::bytea[]) AND source_id = %(source)s ORDER BY position;
@@ -41,23 +45,6 @@ SELECT position, ref, token, authorizer, payee, amount, canceled, tx_hash, block
 SELECT o.position FROM unnest(%(positions)b::bigint[], %(block_hashes)b::bytea[]) AS a(position, block_hash)
   JOIN payment_observation o ON o.source_id = %(source)s AND o.position = a.position AND o.block_hash = a.block_hash
  ORDER BY o.position FOR SHARE OF o;
-
--- name: unheeded
--- Payments that the log shows as asked for, but that stand as if it did not: they became ready for it after it was read, or went back.
-SELECT DISTINCT i.ref
-  FROM payment_intent i
-  JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
-  JOIN payment_observation o ON o.ref = i.ref AND o.source_id = s.source_id
- WHERE i.state IN ('authorized', 'confirming', 'created', 'needs_review', 'settling') AND i.state <> 'created'
-   AND {exact}
-   AND CASE i.state
-         WHEN 'confirming' THEN i.tx_hash <> o.tx_hash
-              AND NOT EXISTS (SELECT 1 FROM payment_observation k WHERE k.ref = i.ref AND k.source_id = s.source_id AND k.tx_hash = i.tx_hash
-                                 AND NOT k.canceled AND k.payee IS NOT NULL)
-         WHEN 'needs_review' THEN EXISTS (SELECT 1 FROM review_case c WHERE c.kind = 4 AND c.subject_id = i.id AND c.status = 'open'
-                                             AND c.reason_code = ANY(%(reasons)b::text[]))
-         ELSE true END
- LIMIT %(limit)s::int;
 
 -- name: withdraw_observations
 -- Observations of blocks that gave way, and what is left standing of the intents that rested on them. Called before the intents are locked.

@@ -66,7 +66,7 @@ ON CONFLICT (source_id, kind, position) DO NOTHING
 RETURNING kind, ref, position, intent_id, tx_hash, detail;
 
 -- name: find_unreferenced
--- Payments that were settled since the cursor moved last (and an hour before it) with a transaction that the log does not show. They have
+-- Payments that were settled since the cursor moved last (and a minute before: what commits late is not passed over) with a transaction that the log does not show. They have
 -- no position in the log: minus their id stands for it. Index payment_intent_ended.
 INSERT INTO recon_finding (source_id, kind, ref, position, intent_id, tx_hash, detail, found_at)
 SELECT %(source)s, 'unreferenced', i.ref, -i.id, i.id, i.tx_hash,
@@ -75,7 +75,7 @@ SELECT %(source)s, 'unreferenced', i.ref, -i.id, i.id, i.tx_hash,
        clock_timestamp()
   FROM payment_intent i JOIN envelope_source s ON s.source_id = %(source)s AND i.chain = 'evm:' || s.chain_id
  WHERE i.state IN ('canceled', 'failed', 'settled') AND i.state = 'settled'
-   AND i.updated_at > %(since)s::timestamptz - interval '1 hour'
+   AND i.updated_at > %(since)s::timestamptz - interval '1 minute'
    AND NOT EXISTS (SELECT 1 FROM payment_observation o
                     WHERE o.ref = i.ref AND o.source_id = s.source_id AND o.tx_hash = i.tx_hash AND {exact})
  ORDER BY i.id

@@ -1,13 +1,25 @@
-"""Which payments the confirm duty looks at. Ids, in the order in which they have waited."""
+"""Which payments the confirm duty looks at: by the log's order, and page by page through all that wait."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
 from requests_app.store.session import fetch_all, fetch_only
+
+
+class Place(NamedTuple):
+    """Where a page of waiting payments ended: state, time of the last transition, id."""
+
+    state: str
+    at: datetime | str
+    id: int
+
+
+START: Final = Place("", "-infinity", 0)
 
 
 def any_active(conn: Connection[Any]) -> bool:
@@ -15,25 +27,25 @@ def any_active(conn: Connection[Any]) -> bool:
     return bool(fetch_only(conn, "confirming", "any_active").found)
 
 
-def shown(conn: Connection[Any], source_id: int, upto: int, limit: int, without: Collection[int] = ()) -> list[int]:
-    """Confirming payments whose transaction the log shows at a position up to `upto`; those in `without` are left out."""
-    parameters = {"source": source_id, "upto": upto, "limit": limit, "without": list(without)}
-    return [row.id for row in fetch_all(conn, "confirming", "shown", parameters)]
+def final_page(conn: Connection[Any], source_id: int, after: int, upto: int, limit: int) -> tuple[list[int], int]:
+    """Ids of confirming payments whose transaction the log shows at after < position <= upto, and how far the page came.
+
+    It looks at `limit` observations at most; at `upto` it is at its end.
+    """
+    parameters = {"source": source_id, "after": after, "upto": upto, "limit": limit}
+    rows = fetch_all(conn, "confirming", "final_page", parameters)
+    reached = rows[-1].position if len(rows) >= limit else upto
+    return sorted({row.id for row in rows if row.id is not None}), reached
 
 
-def hidden(conn: Connection[Any], source_id: int, age_seconds: float, limit: int) -> list[int]:
-    """Confirming payments that the log does not show `age_seconds` after they became so."""
-    parameters = {"source": source_id, "age": age_seconds, "limit": limit}
-    return [row.id for row in fetch_all(conn, "confirming", "hidden", parameters)]
+def active_page(conn: Connection[Any], after: Place, limit: int) -> tuple[list[int], Place]:
+    """Ids of payments that wait, behind `after`, and where the page ended: START when there are no more."""
+    rows = fetch_all(conn, "confirming", "active_page", {**after._asdict(), "limit": limit})
+    last = rows[-1] if len(rows) >= limit else None
+    return [row.id for row in rows], START if last is None else Place(last.state, last.updated_at, last.id)
 
 
-def misused(conn: Connection[Any], source_id: int, upto: int, limit: int) -> list[int]:
-    """Payments whose payer's authorization is used at a position up to `upto`, by another transaction than theirs."""
-    parameters = {"source": source_id, "upto": upto, "limit": limit}
-    return [row.id for row in fetch_all(conn, "confirming", "misused", parameters)]
-
-
-def stuck(conn: Connection[Any], source_id: int, age_seconds: float, limit: int) -> list[int]:
-    """Settling or confirming payments that were signed, or sent on by a person, so long ago, and that the log shows nothing of."""
-    parameters = {"source": source_id, "age": age_seconds, "limit": limit}
-    return [row.id for row in fetch_all(conn, "confirming", "stuck", parameters)]
+def signed_before(conn: Connection[Any], ids: Sequence[int], age_seconds: float) -> set[int]:
+    """Those of these payments that were signed, or sent on by a person, at least so long ago."""
+    parameters = {"ids": list(ids), "age": age_seconds}
+    return {row.id for row in fetch_all(conn, "confirming", "signed_before", parameters)} if ids else set()

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
-from requests_app.models.reviews import ReasonCode
 from requests_app.store.session import fetch_all, run
 
 # An observation `o` that is exactly what the intent `i` asks for; `sightings.judge` says the same of values.
@@ -105,6 +104,12 @@ def intents_of(conn: Connection[Any], source_id: int, refs: Collection[bytes]) -
     return [row.id for row in fetch_all(conn, "observations", "intents_of", parameters)] if refs else []
 
 
+def on_chain(conn: Connection[Any], source_id: int, ids: Collection[int]) -> list[int]:
+    """Those of these intents that settle on the source's chain, in order."""
+    parameters = {"source": source_id, "ids": list(ids)}
+    return [row.id for row in fetch_all(conn, "observations", "on_chain", parameters)] if ids else []
+
+
 def of_refs(conn: Connection[Any], source_id: int, refs: Collection[bytes]) -> dict[bytes, list[Observation]]:
     """The observations of each ref, in the order of the log."""
     found: dict[bytes, list[Observation]] = {}
@@ -126,12 +131,6 @@ def lock_seen(conn: Connection[Any], source_id: int, places: Sequence[tuple[int,
         "block_hashes": [block_hash for _, block_hash in places],
     }
     return {row.position for row in fetch_all(conn, "observations", "lock_seen", parameters)}
-
-
-def unheeded(conn: Connection[Any], source_id: int, reasons: Collection[ReasonCode], limit: int) -> list[bytes]:
-    """Refs of intents that the log shows executed exactly, but that do not stand so. In review only those with these reasons."""
-    parameters = {"source": source_id, "reasons": [one.value for one in reasons], "limit": limit}
-    return [bytes(row.ref) for row in fetch_all(conn, "observations", "unheeded", parameters, exact=EXACT)]
 
 
 def withdraw_observations(conn: Connection[Any], source_id: int, fork: int) -> list[Withdrawn]:

@@ -48,7 +48,7 @@ def context(log: Connection, chain: StubChain, settings: Any) -> Iterator[Contex
 
 
 def look(context: Context, chain: Chain = FINAL, sealed: int = 164) -> int:
-    return confirm.look(context, DUTY, chain, sealed)  # type: ignore[arg-type]
+    return confirm.Confirmation().look(context, DUTY, chain, sealed)  # type: ignore[arg-type]
 
 
 def table() -> list[str]:
@@ -178,7 +178,7 @@ def test_a_node_that_does_not_say_settles_nothing(log: Connection, chain: StubCh
     show(log, 1, 100, used(one, (100, 0), tx_hash))
     chain.faults["eth_getBlockByNumber"] = NO_ANSWER
     assert look(context) == 0
-    assert confirm.run(context, shown.Lease()) == 0  # type: ignore[arg-type]
+    assert confirm.Confirmation().run(context, shown.Lease()) == 0  # type: ignore[arg-type]
     assert stands(log, one)[0] is S.CONFIRMING
 
 
@@ -322,7 +322,7 @@ def test_without_its_lease_the_duty_writes_nothing(log: Connection, context: Con
     ((one, tx_hash),) = shown.confirming(log)
     show(log, 1, 100, used(one, (100, 0), tx_hash))
     with pytest.raises(StaleEpoch):
-        confirm.look(context, Fence("singleton:duty", "test", 6), FINAL, 164)  # type: ignore[arg-type]
+        confirm.Confirmation().look(context, Fence("singleton:duty", "test", 6), FINAL, 164)  # type: ignore[arg-type]
     assert (stands(log, one)[0], entries(log, one)) == (S.CONFIRMING, ["hold"])
 
 
@@ -343,10 +343,10 @@ def test_run_asks_the_chain_itself(log: Connection, chain: StubChain, context: C
     ((one, tx_hash),) = shown.confirming(log)
     chain.head = 7
     show(log, 1, 7, used(one, (7, 0), tx_hash))
-    assert confirm.run(context, shown.Lease()) == 1  # type: ignore[arg-type]
+    assert confirm.Confirmation().run(context, shown.Lease()) == 1  # type: ignore[arg-type]
     assert stands(log, one)[0] is S.SETTLED
     asked = len(chain.asked)
-    assert confirm.run(context, shown.Lease()) == 0  # type: ignore[arg-type]
+    assert confirm.Confirmation().run(context, shown.Lease()) == 0  # type: ignore[arg-type]
     assert len(chain.asked) == asked, "nothing waits: the chain is not asked"
 
 

@@ -46,7 +46,7 @@ class Follower:
     def turn(self) -> None:
         self.listener._sealed_at = 0.0  # an empty block is sealed at once
         self.listener.poll(self.conn)
-        confirm.run(self.context, Lease())  # type: ignore[arg-type]
+        confirm.Confirmation().run(self.context, Lease())  # type: ignore[arg-type]
 
     def until(self, state: str, *payments: Any) -> None:
         """Go round until all of them stand there."""
@@ -137,7 +137,7 @@ def test_anvil_takes_the_payments_back_and_they_come_again(
     """The node drops blocks and transactions: settling again, the same bytes, one transfer each in the chain that stands."""
     bank: Bank = world.bank
     payments = bank.pay(2)
-    monkeypatch.setattr(confirm, "run", lambda *_: 0)  # finality would be faster than the reorganisation
+    monkeypatch.setattr(confirm.Confirmation, "run", lambda *_: 0)  # finality would be faster than the reorganisation
     assert world.work() == ["sent"] * 2
     bank.wait_transfers(payments)
     hashes = [recorded(world, one) for one in payments]

@@ -10,16 +10,16 @@ import pytest
 
 from requests_app.finality import Chain
 from requests_app.states import IntentState
-from requests_app.store import ledger, observations
+from requests_app.store import ledger
 from requests_app.store import recon as recon_store
-from requests_app.transitions import confirming, observing, reconciling
+from requests_app.transitions import confirming, reconciling
 from requests_app.transitions.intents import authorize
 from tests.listen.stub_chain import StubChain
 from tests.listen.world import SOURCE
 from tests.payments import shown
 from tests.payments.shown import DUTY, Context, case, entries, show, stands, used
 from tests.payments.terms import add_intent, authorization
-from workers.duties import confirm
+from workers.duties import confirm, shown_payments
 from workers.duties.recon import Reconciliation
 
 S = IntentState
@@ -56,14 +56,14 @@ def dies(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
                 waiting.remove(name)
                 raise Killed(name)
 
-        for module in (confirming, reconciling, confirm):
+        for module in (confirming, reconciling, shown_payments):
             monkeypatch.setattr(module, "crash_point", crash_point)
 
     return at
 
 
 def look(context: Context) -> int:
-    return confirm.look(context, DUTY, Chain(164, 100), 164)  # type: ignore[arg-type]
+    return confirm.Confirmation().look(context, DUTY, Chain(164, 100), 164)  # type: ignore[arg-type]
 
 
 def books(conn: Connection) -> list[tuple[str, int, int]]:
@@ -127,7 +127,6 @@ def test_heeding(log: Connection, context: Context, dies: Callable[[str], None],
         look(context)
     look(context)
     assert (stands(log, one), entries(log, one)) == ((S.CONFIRMING, 4, OTHER), ["hold"])
-    assert observations.unheeded(log, SOURCE, observing.UNPROVEN, 10) == []
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

@@ -8,13 +8,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from requests_app.finality import Chain
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentActor, IntentState
 from requests_app.transitions.intents import Change, move
 from tests.listen.stub_chain import NO_ANSWER, StubChain
 from tests.payments import shown
 from tests.payments.shown import Context, case, entries, show, stands, used
-from workers.duties import stuck_payments
+from workers.duties import confirm
 
 S, A = IntentState, IntentActor
 Connection = psycopg.Connection[Any]
@@ -34,7 +35,7 @@ def context(log: Connection, chain: StubChain, settings: Any) -> Iterator[Contex
 
 
 def run(context: Context) -> int:
-    return stuck_payments.run(context, shown.Lease())  # type: ignore[arg-type]
+    return confirm.Confirmation().look(context, shown.DUTY, Chain(200, 198), 200)  # type: ignore[arg-type]
 
 
 def long_ago(conn: Connection, minutes: int = 31) -> None:
@@ -49,9 +50,7 @@ def long_ago(conn: Connection, minutes: int = 31) -> None:
 @pytest.mark.parametrize("start", ["settling", "confirming"])
 def test_signed_long_ago_and_in_no_block(log: Connection, context: Context, start: str) -> None:
     ((one, tx_hash),) = getattr(shown, start)(log)
-    long_ago(log, 29)
-    assert run(context) == 0
-    long_ago(log, 2)
+    long_ago(log, 31)
     assert run(context) == 1
     assert stands(log, one)[0] is S.NEEDS_REVIEW
     assert case(log, one)[0] == "outcome_unknown"
@@ -59,6 +58,14 @@ def test_signed_long_ago_and_in_no_block(log: Connection, context: Context, star
     assert (shown.now(log, one).state_reason or "").startswith(f"{start} for 31m")
     assert entries(log, one) == ["hold"]
     assert run(context) == 0
+
+
+def test_until_then_it_is_sent_again(log: Connection, context: Context) -> None:
+    """Half an hour is not over: what waits for the log is in no block, and goes out again; what is settling goes on."""
+    ((lost, _),), ((waiting, _),) = shown.confirming(log), shown.settling(log)
+    long_ago(log, 29)
+    assert run(context) == 1
+    assert [stands(log, one)[0] for one in (lost, waiting)] == [S.SETTLING, S.SETTLING]
 
 
 def test_going_to_and_fro_is_no_way_out(log: Connection, context: Context) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentActor, IntentState
-from requests_app.store import consumers, envelopes, intents, observations
+from requests_app.store import consumers, envelopes, intents
 from requests_app.store.ledger import balances
-from requests_app.store.session import connect, retry_serialization
+from requests_app.store.session import connect
 from requests_app.transitions import observing
 from requests_app.transitions.intents import Change, authorize, cancel, move
 from tests.listen.world import SOURCE
@@ -293,20 +293,3 @@ def test_an_authorization_that_comes_after_its_execution_is_looked_at_again(
     else:
         behind(log, first, second, lambda: authorized_here(first), lambda: apply(second))
     assert stands(log, one) == (S.CONFIRMING, 4, OTHER)
-
-
-def test_whatever_nobody_looked_at_again_is_found_unheeded(log: Connection) -> None:
-    owner = shown.account(log)
-    one = add_intent(log, owner, terms=shown.TERMS_HERE)
-    show(log, 1, 1, used(one, (1, 0), OTHER))
-    assert observations.unheeded(log, SOURCE, observing.UNPROVEN, 10) == []
-    authorize(log, owner, one.public_id, authorization(one))
-    assert observations.unheeded(log, SOURCE, observing.UNPROVEN, 10) == [one.ref]
-    retry_serialization(lambda: follow(log, [one.ref]))
-    assert observations.unheeded(log, SOURCE, observing.UNPROVEN, 10) == []
-    assert stands(log, one) == (S.CONFIRMING, 4, OTHER)
-
-
-def follow(conn: Connection, refs: list[bytes]) -> None:
-    with conn.transaction():
-        observing.follow(conn, SOURCE, refs)

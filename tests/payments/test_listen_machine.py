@@ -163,7 +163,7 @@ class World:
 
     def judge(self) -> None:
         sealed = self.conn.execute("SELECT block FROM chain_cursor").fetchone()[0]
-        confirm.look(self.context, DUTY, Chain(self.chain.head, self.chain.head - FINAL), sealed)  # type: ignore[arg-type]
+        confirm.Confirmation().look(self.context, DUTY, Chain(self.chain.head, self.chain.head - FINAL), sealed)  # type: ignore[arg-type]
 
     def wait(self) -> None:
         """A confirming payment has waited long."""
@@ -190,7 +190,11 @@ class World:
     def rest(self) -> None:
         """Everything that was begun comes to its end."""
         for _ in range(6):
-            for _ in range(len(self.ids)):
+            with self.conn.transaction():
+                shown.attempts(
+                    self.conn, [one for one in self.all() if one.state is S.SETTLING and not self.attempt(one)]
+                )
+            for _ in range(2 * len(self.ids)):
                 self.send()
             while self.pool:
                 self.mine()

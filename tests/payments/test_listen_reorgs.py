@@ -52,7 +52,7 @@ def follow(log: Connection, context: Context) -> Listener:
 def final(context: Context, head: int) -> int:
     """The confirm duty with everything up to the head final."""
     sealed = envelopes.read_source(context.conn, SOURCE).block
-    return confirm.look(context, DUTY, Chain(head, head), sealed)  # type: ignore[arg-type]
+    return confirm.Confirmation().look(context, DUTY, Chain(head, head), sealed)  # type: ignore[arg-type]
 
 
 def sent_again(conn: Connection) -> list[tuple[str, str, Any]]:

@@ -62,7 +62,7 @@ def settled(conn: Connection, context: Context, at: int = 50) -> Any:
     """A payment that went its whole way."""
     ((one, tx_hash),) = shown.confirming(conn)
     show(conn, 1, 100, used(one, (at, 0), tx_hash))
-    assert confirm.look(context, DUTY, Chain(200, 100), 100) == 1  # type: ignore[arg-type]
+    assert confirm.Confirmation().look(context, DUTY, Chain(200, 100), 100) == 1  # type: ignore[arg-type]
     return one, tx_hash
 
 
@@ -249,12 +249,12 @@ def test_only_final_sealed_and_applied_blocks_are_reconciled(
     assert store.open_cursor(log, SOURCE) == 60
 
 
-def test_unreferenced_looks_back_an_hour_only(log: Connection) -> None:
+def test_unreferenced_looks_back_no_further_than_the_last_window(log: Connection) -> None:
     ((one, _),) = shown.settling(log)
     with log.transaction():
         (held,) = move(log, S.NEEDS_REVIEW, [Change.of(one, reason="?")], A.RELAYER, review=ReasonCode.OUTCOME_UNKNOWN)
         move(log, S.SETTLED, [Change.of(held.intent, tx_hash=THIRD, reason="by hand")], A.OPERATOR)
-    later = shown.now(log, one).updated_at + timedelta(hours=2)
+    later = shown.now(log, one).updated_at + timedelta(minutes=2)
     with log.transaction():
         assert store.find_unreferenced(log, SOURCE, later) == []
 

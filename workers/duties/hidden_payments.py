@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from requests_app import finality
@@ -10,8 +11,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.finality import Chain, Policy, Verdict
 from requests_app.models.reviews import ReasonCode
-from requests_app.store import confirming as store
-from requests_app.store import intents as intent_store
+from requests_app.states import IntentState
 from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
 from requests_app.transitions import confirming
@@ -20,7 +20,6 @@ from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Ok
 from workers.chain.views import Receipt
 from workers.duties import chain_evidence
-from workers.listener import GATEWAY
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext
@@ -33,10 +32,13 @@ REVERTED: Final = "its transaction reverted, final"
 NOTHING: Final = "its transaction is final, but shows nothing of this payment"
 
 
-def look(context: ShiftContext, fence: Fence, chain: Chain, policy: Policy) -> int:
-    """Judge what the log has not shown for a while: how many payments moved. Without an answer of the node nothing is judged."""
+def look(context: ShiftContext, fence: Fence, chain: Chain, policy: Policy, hidden: Sequence[Intent]) -> int:
+    """Judge those of `hidden` that are confirming for a while: how many payments moved.
+
+    The log shows nothing of them. Without an answer of the node nothing is judged.
+    """
     after = min(LOOK_AFTER_SECONDS, policy.lost_after)
-    found = intent_store.read_intents(context.conn, store.hidden(context.conn, GATEWAY, after, LIMIT))
+    found = [one for one in hidden if one.state is IntentState.CONFIRMING and one.age_seconds >= after][:LIMIT]
     if not found:
         return 0
     crash_point("before_hidden_receipts_rpc")

@@ -7,6 +7,7 @@ window is closed on the finalized chain cannot move money any more; the others m
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
@@ -14,9 +15,8 @@ from django.conf import settings
 from requests_app.crash_points import crash_point
 from requests_app.finality import in_words
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import Kind
+from requests_app.states import IntentState, Kind
 from requests_app.store import confirming as store
-from requests_app.store import envelopes
 from requests_app.store import intents as intent_store
 from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
@@ -25,38 +25,35 @@ from requests_app.transitions.confirming import Doubt
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.chain.views import Block
 from workers.duties import chain_evidence
-from workers.listener import GATEWAY
-from workers.shift import ShiftContext
 
 if TYPE_CHECKING:
-    from workers.leases import HeldLease
+    from workers.shift import ShiftContext
 
 log = logging.getLogger("relayer.confirm")
 
-INTERVAL: Final = 30.0
 LIMIT: Final = 200
 CLOSED: Final = "the payer's authorization is over on the finalized chain, and nobody has executed it"
 
 
-def run(context: ShiftContext, lease: HeldLease) -> int:
-    """Give stuck payments to a person; how many. Without an answer of the node nothing is judged."""
-    source = envelopes.read_source(context.conn, GATEWAY)
-    if source is None or source.halted is not None:
-        return 0
+def look(context: ShiftContext, fence: Fence, hidden: Sequence[Intent]) -> int:
+    """Give those of `hidden` that are stuck to a person; how many. The log shows nothing of them.
+
+    Without an answer of the node nothing is judged.
+    """
     age = float(settings.PAYMENT_STUCK_SECONDS)
-    ids = store.stuck(context.conn, GATEWAY, age, LIMIT)
-    if not ids:
-        return 0
-    final = _finalized(context)
+    ids = [one.id for one in hidden if one.state in (IntentState.SETTLING, IntentState.CONFIRMING)]
+    stuck = sorted(store.signed_before(context.conn, ids, age))[:LIMIT]
+    final = _finalized(context) if stuck else None
     if final is None:
         return 0
-    found = chain_evidence.receipts(context, Kind.PAYMENT, ids)
+    found = chain_evidence.receipts(context, Kind.PAYMENT, stuck)
     decided = found.mined | found.reverted | found.unknown
     doubts = [
         _doubt(intent, final, found.evidence.get(intent.id, {"attempts": []}))
-        for intent in intent_store.read_intents(context.conn, [one for one in ids if one not in decided])
+        for intent in intent_store.read_intents(context.conn, [one for one in stuck if one not in decided])
+        if intent.state in (IntentState.SETTLING, IntentState.CONFIRMING)
     ]
-    moved = confirming.doubt(context.conn, Fence(lease.resource, lease.instance, lease.epoch), doubts)
+    moved = confirming.doubt(context.conn, fence, doubts)
     if moved:
         log.warning("payments stuck", extra={"action": "payments_stuck", "count": len(moved)})
     return len(moved)
