@@ -39,7 +39,7 @@ FIRST_WINDOW: Final = 1000
 LARGEST_WINDOW: Final = 5000
 IDLE_SEAL_SECONDS: Final = 1.0
 IDLE_CURSOR_SECONDS: Final = 30.0
-STANDBY_SECONDS: Final = 0.5
+STANDBY_SECONDS: Final = 0.25
 
 
 def resource(source_id: int) -> str:
