@@ -17,8 +17,9 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import DecisionState, ReviewAction
-from requests_app.states import FINAL, Kind, Status
+from requests_app.states import FINAL, IntentState, Kind, Status
 from requests_app.store import commands as store
+from requests_app.store import intents as intent_store
 from requests_app.store import leases
 from requests_app.store import requests as request_store
 from requests_app.store.commands import SINGLETON, NewCommand
@@ -65,9 +66,28 @@ class ReasonMissing(RelayerError):
     http_status = 400
 
 
+Standing = Status | IntentState
+
+
 def needs_two(action: ReviewAction, *, signed: bool) -> bool:
-    """Whether a second person must agree: a new nonce, and a failure after anything was signed (design 5.2.9)."""
-    return action is ReviewAction.RESEND or (action is ReviewAction.FAIL and signed)
+    """Whether a second person must agree: a new nonce, a settlement by hand, a failure after anything was signed (design 5.2.9)."""
+    return action in (ReviewAction.RESEND, ReviewAction.SETTLE) or (action is ReviewAction.FAIL and signed)
+
+
+def actions_of(kind: Kind) -> tuple[ReviewAction, ...]:
+    """What may be decided about a subject of this kind."""
+    others = (ReviewAction.ATTACH,) if kind is Kind.PAYMENT else (ReviewAction.MARK_SENT, ReviewAction.SETTLE)
+    return tuple(action for action in ReviewAction if action not in others)
+
+
+def waits(standing: Standing) -> bool:
+    """Whether the row stands where only a person brings it on."""
+    return standing in (Status.NEEDS_REVIEW, IntentState.NEEDS_REVIEW)
+
+
+def may_acknowledge(standing: Standing) -> bool:
+    """Whether its case can be closed as it is: a request that has ended; a payment that does not wait for a decision."""
+    return not waits(standing) if isinstance(standing, IntentState) else standing in FINAL
 
 
 def decide(
@@ -83,7 +103,7 @@ def decide(
 ) -> Decision:
     """Decide an open case as it was at `version`: decision and command exist together, or neither does (I10).
 
-    `parameters`: `tx_hash` (0x) for attach, `ceiling_wei` for replace. `held` proves the reviewer's hold on the case where one
+    `parameters`: `tx_hash` (0x) for attach, mark_sent and settle, `off_chain` for settle, `ceiling_wei` for replace. `held` proves the reviewer's hold on the case where one
     is kept. Raises ReasonMissing.
     """
     if not reason.strip():
@@ -99,12 +119,12 @@ def decide(
         if refusal is not None or case is None:
             return refusal or Decision(Decided.NOT_FOUND)
         subject = Subject(Kind(case.kind), case.subject_id)
-        row = request_store.lock_request(conn, subject.kind, subject.id)
-        if row is None:
+        standing = _lock(conn, subject)
+        if standing is None or action not in actions_of(subject.kind):
             return Decision(Decided.NOT_FOUND)
-        if (Status(row.status) in FINAL) != (action is ReviewAction.ACKNOWLEDGE):
+        if may_acknowledge(standing) != (action is ReviewAction.ACKNOWLEDGE):
             return Decision(Decided.STALE)
-        made = _write(conn, case, subject, Status(row.status), action, reason, reviewer, dict(parameters or {}), held)
+        made = _write(conn, case, subject, standing, action, reason, reviewer, dict(parameters or {}), held)
         crash_point("before_decide_commit")
     crash_point("after_decide_commit")
     return made
@@ -123,17 +143,17 @@ def approve(conn: Connection[Any], *, decision_id: int, reviewer_id: int, agree:
             return Decision(Decided.FORBIDDEN, decision_id, by=found.decided_by)
         case = fetch_only(conn, "commands", "lock_case", {"id": found.case_id})
         subject = Subject(Kind(case.kind), case.subject_id)
-        row = request_store.lock_request(conn, subject.kind, subject.id)
-        stale = case.status != "open" or row is None or row.status != Status.NEEDS_REVIEW
+        standing = _lock(conn, subject)
+        stale = case.status != "open" or standing is None or not waits(standing)
         state = DecisionState.COMMANDED if agree and not stale else DecisionState.WITHDRAWN
         command_id = f"review:{case.id}:{found.seq}" if state is DecisionState.COMMANDED else None
         parameters = {"id": decision_id, "state": state.value, "by": reviewer, "command_id": command_id}
         run(conn, "commands", "second_decision", parameters)
         run(conn, "commands", "raise_version", {"id": case.id})
-        if command_id is not None:
+        if command_id is not None and standing is not None:
             action = ReviewAction(found.action)
             by = f"{found.decided_by}+{reviewer}"
-            _command(conn, command_id, subject, Status.NEEDS_REVIEW, action, found.parameters, found.reason, by, None)
+            _command(conn, command_id, subject, standing, action, found.parameters, found.reason, by, None)
         crash_point("before_approve_commit")
     crash_point("after_approve_commit")
     if stale:
@@ -145,6 +165,15 @@ def _reviewer(conn: Connection[Any], reviewer_id: int) -> str | None:
     """The active reviewer's name, locked against being disabled until the transaction ends."""
     row = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
     return str(row.username) if row is not None and row.is_active else None
+
+
+def _lock(conn: Connection[Any], subject: Subject) -> Standing | None:
+    """Lock the subject's row: where it stands, None when it is not kept."""
+    if subject.kind is Kind.PAYMENT:
+        found = intent_store.lock_intents(conn, [subject.id])
+        return found[0].state if found else None
+    row = request_store.lock_request(conn, subject.kind, subject.id)
+    return Status(row.status) if row is not None else None
 
 
 def _refused(conn: Connection[Any], case: Row | None, version: int) -> Decision | None:
@@ -162,7 +191,7 @@ def _write(
     conn: Connection[Any],
     case: Row,
     subject: Subject,
-    status: Status,
+    status: Standing,
     action: ReviewAction,
     reason: str,
     reviewer: str,
@@ -192,7 +221,7 @@ def _command(
     conn: Connection[Any],
     command_id: str,
     subject: Subject,
-    status: Status,
+    status: Standing,
     action: ReviewAction,
     parameters: Mapping[str, Any],
     reason: str,

@@ -19,12 +19,17 @@ from requests_app.states import Kind
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to ask for: transaction hashes (32 bytes), the sending account (20 bytes), the reference id (32 bytes)."""
+    """What to ask for: transaction hashes (32 bytes), the sending account (20 bytes), the reference id (32 bytes).
+
+    Of a payment the reference is its ref, and `token` and `payer` (20 bytes each) say whose authorization and money it is about.
+    """
 
     kind: Kind
     hashes: Sequence[bytes]
     account: bytes | None
     reference: bytes | None
+    token: bytes | None = None
+    payer: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What one node says. Values that it did not give are None; `error` when it gave nothing at all. Balance is wei."""
+    """What one node says. Values that it did not give are None; `error` when it gave nothing at all. Balance is wei, funds token units."""
 
     node: str
     head: int | None = None
@@ -59,6 +64,7 @@ class NodeReport:
     sightings: Sequence[Sighting] = ()
     seconds: float = 0.0
     error: str | None = None
+    funds: int | None = None  # the payer's, in the payment's token
 
 
 class ChainProber(Protocol):

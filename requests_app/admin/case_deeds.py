@@ -32,7 +32,7 @@ WORDS: Final[dict[Decided, tuple[int, str]]] = {
     Decided.AWAITING_SECOND: (messages.SUCCESS, "Decided. It waits for a second person."),
     Decided.ALREADY_DECIDED: (messages.WARNING, "Somebody decided first: {by}. Nothing was done."),
     Decided.STALE: (messages.WARNING, STALE),
-    Decided.NOT_FOUND: (messages.ERROR, "The case or its request is no longer kept."),
+    Decided.NOT_FOUND: (messages.ERROR, "The case or what it is about is no longer kept."),
     Decided.FORBIDDEN: (
         messages.ERROR,
         "You may not decide this: your account was disabled, or you are the first person.",
@@ -90,7 +90,7 @@ class CaseDeeds:
     def _probe(self) -> HttpResponse:
         now = situation(self.case)
         if now.row is None:
-            return self._refuse("The request is no longer kept.")
+            return self._refuse(f"The {now.noun} is no longer kept.")
         try:
             reports = prober().ask(question_of(now.row, now.slot))
         except ConfigurationError as error:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from requests_app.admin import payment_words
 from requests_app.admin.forms import DeedForm, Input, reason_input
 from requests_app.admin.requests import fixed_bytes
-from requests_app.decisions import needs_two
-from requests_app.models import ReviewCase
+from requests_app.decisions import actions_of, may_acknowledge, needs_two, waits
+from requests_app.models import PaymentIntent, ReviewCase
 from requests_app.models.requests import GatewayRequest
 from requests_app.models.reviews import ReviewAction
-from requests_app.states import FINAL, Status
+from requests_app.states import IntentState, Kind, Status
 from requests_app.store.commands import SlotView
 
 LARGEST_GWEI: Final = Decimal(100_000)
@@ -26,6 +28,8 @@ TITLES: Final[dict[ReviewAction, str]] = {
     ReviewAction.CANCEL_NONCE: "Cancel the nonce",
     ReviewAction.RESEND: "Send anew on a new nonce",
     ReviewAction.ATTACH: "Name the transaction that carries it",
+    ReviewAction.MARK_SENT: "Name the transaction that carries it",
+    ReviewAction.SETTLE: "Settle it by hand",
     ReviewAction.FAIL: "Close it as failed",
     ReviewAction.ACKNOWLEDGE: "Take note and close the case",
 }
@@ -35,6 +39,8 @@ TONES: Final[dict[ReviewAction, str]] = {
     ReviewAction.CANCEL_NONCE: "warn",
     ReviewAction.RESEND: "bad",
     ReviewAction.ATTACH: "info",
+    ReviewAction.MARK_SENT: "info",
+    ReviewAction.SETTLE: "bad",
     ReviewAction.FAIL: "bad",
     ReviewAction.ACKNOWLEDGE: "good",
 }
@@ -44,9 +50,15 @@ BUTTONS: Final[dict[ReviewAction, str]] = {
     ReviewAction.CANCEL_NONCE: "Cancel this nonce",
     ReviewAction.RESEND: "Propose a new nonce",
     ReviewAction.ATTACH: "Attach this transaction",
+    ReviewAction.MARK_SENT: "Mark as sent",
+    ReviewAction.SETTLE: "Propose to settle",
     ReviewAction.FAIL: "Close as failed",
     ReviewAction.ACKNOWLEDGE: "Close the case",
 }
+
+
+_NAMES_TRANSACTION: Final = frozenset({ReviewAction.ATTACH, ReviewAction.MARK_SENT, ReviewAction.SETTLE})
+_CALLS_AGAIN: Final = frozenset({ReviewAction.RESUME, ReviewAction.REPLACE, ReviewAction.RESEND})
 
 
 class Unreadable(ValueError):
@@ -58,8 +70,27 @@ class Situation:
     """What the offers depend on."""
 
     case: ReviewCase
-    row: GatewayRequest | None
+    row: GatewayRequest | PaymentIntent | None
     slot: SlotView | None
+
+    @property
+    def standing(self) -> Status | IntentState | None:
+        """Where the request or payment stands; None when it is not kept."""
+        if isinstance(self.row, PaymentIntent):
+            return IntentState(self.row.state)
+        return Status(self.row.status) if self.row is not None else None
+
+    @property
+    def noun(self) -> str:
+        """What the case is about, in a word."""
+        return "payment" if self.case.kind == Kind.PAYMENT else "request"
+
+    @property
+    def window_closed(self) -> bool:
+        """Whether it is a payment whose payer's authorization has ended."""
+        if not isinstance(self.row, PaymentIntent) or not self.row.authorization:
+            return False
+        return int(self.row.authorization["valid_before"]) <= datetime.now(UTC).timestamp()
 
     @property
     def signed(self) -> bool:
@@ -71,23 +102,27 @@ def refusal(action: ReviewAction, now: Situation) -> str | None:
     """Why the action does not fit now; None when it does."""
     if now.case.status != "open":
         return "the case is closed"
-    if now.row is None:
-        return "the request is no longer kept"
-    status = Status(now.row.status)
+    if action not in actions_of(Kind(now.case.kind)):
+        return f"that is no deed about a {now.noun}"
+    standing = now.standing
+    if standing is None:
+        return f"the {now.noun} is no longer kept"
     if action is ReviewAction.ACKNOWLEDGE:
-        return None if status in FINAL else "the request has not ended: decide what becomes of it"
-    if status is not Status.NEEDS_REVIEW:
-        return f"the request is {status.value.replace('_', ' ')} now"
+        return None if may_acknowledge(standing) else f"the {now.noun} has not ended: decide what becomes of it"
+    if not waits(standing):
+        return f"the {now.noun} is {standing.value.replace('_', ' ')} now"
+    if now.window_closed and action in _CALLS_AGAIN:
+        return "the payer's authorization has ended: the call would revert"
     return _slot_refusal(action, now.slot)
 
 
 def _slot_refusal(action: ReviewAction, slot: SlotView | None) -> str | None:
-    if action is ReviewAction.ATTACH:
+    if action in _NAMES_TRANSACTION:
         return None
     if action is ReviewAction.RESEND:
         if slot is None or slot.state.value == "dead":
             return None
-        return f"nonce {slot.nonce} is {slot.state.value}, not proven dead: two transactions of one request could both be mined"
+        return f"nonce {slot.nonce} is {slot.state.value}, not proven dead: two transactions for one thing could both be mined"
     if action is ReviewAction.FAIL:
         if slot is None or not slot.open:
             return None
@@ -101,10 +136,15 @@ def _slot_refusal(action: ReviewAction, slot: SlotView | None) -> str | None:
 
 def explanation(action: ReviewAction, now: Situation) -> tuple[str, list[str]]:
     """What the deed will do, and what to know before."""
+    if now.case.kind == Kind.PAYMENT and action in payment_words.EXPLANATIONS:
+        return payment_words.EXPLANATIONS[action]
     nonce = f"nonce {now.slot.nonce}" if now.slot else "no nonce"
+    noun = now.noun
     match action:
         case ReviewAction.RESUME:
-            text = f"The signer's owner sends the stored bytes of {nonce} again, unchanged. The request is in flight again and its deadline starts anew."
+            text = (
+                f"The signer's owner sends the stored bytes of {nonce} again, unchanged. The {noun} is under way again."
+            )
             return text, ["It can never pay twice: the same bytes can be mined once."]
         case ReviewAction.REPLACE:
             offered = f"{Decimal(now.slot.max_fee) / 10**9:f} gwei" if now.slot else "–"
@@ -119,10 +159,10 @@ def explanation(action: ReviewAction, now: Situation) -> tuple[str, list[str]]:
                 f"Signs a transaction that does nothing (0 wei to itself) at {nonce} with a higher fee, and sends it."
             )
             return text, [
-                "The request stays here until one of them is final: ours means it was sent after all, the empty one means it failed.",
+                f"The {noun} stays here until one of them is final: ours means it was sent after all, the empty one means it failed.",
             ]
         case ReviewAction.RESEND:
-            text = "The request goes back to the queue and is signed anew at another nonce."
+            text = f"The {noun} goes back to the queue and is signed anew at another nonce."
             return text, [
                 "Allowed only because the old nonce is proven dead (rule G-RESEND).",
                 "Another person must confirm it.",
@@ -137,7 +177,7 @@ def explanation(action: ReviewAction, now: Situation) -> tuple[str, list[str]]:
                 "Nothing was ever signed for it."
             ]
         case _:
-            return "The request has ended already and stays as it is; only the case is closed.", []
+            return f"The {noun} stays as it is; only the case is closed.", []
 
 
 def inputs_of(action: ReviewAction, given: Mapping[str, str]) -> list[Input]:
@@ -154,9 +194,20 @@ def inputs_of(action: ReviewAction, given: Mapping[str, str]) -> list[Input]:
                 limit=24,
             )
         )
-    if action is ReviewAction.ATTACH:
+    if action in _NAMES_TRANSACTION:
         inputs.append(
             Input("tx_hash", "Transaction hash", "0x and 64 digits", value=given.get("tx_hash", ""), limit=66)
+        )
+    if action is ReviewAction.SETTLE:
+        inputs.append(
+            Input(
+                "evidence",
+                "Evidence",
+                "what proves that the money has moved",
+                "select",
+                given.get("evidence", ""),
+                choices=payment_words.EVIDENCE,
+            )
         )
     return [*inputs, reason_input(given.get("reason", ""))]
 
@@ -168,12 +219,17 @@ def parameters_of(action: ReviewAction, given: Mapping[str, str], now: Situation
         if now.slot is not None and ceiling <= now.slot.max_fee:
             raise Unreadable("The ceiling is not above what was offered already.")
         return {"ceiling_wei": str(ceiling)}
-    if action is ReviewAction.ATTACH:
+    if action in _NAMES_TRANSACTION:
         text = given.get("tx_hash", "").strip().lower()
         raw = fixed_bytes(text, 32)
         if raw is None:
             raise Unreadable("A transaction hash is 0x and 64 hexadecimal digits.")
-        return {"tx_hash": f"0x{raw.hex()}"}
+        named = {"tx_hash": f"0x{raw.hex()}"}
+        if action is not ReviewAction.SETTLE:
+            return named
+        if given.get("evidence") not in dict(payment_words.EVIDENCE):
+            raise Unreadable("Say what proves that the money has moved.")
+        return {**named, "off_chain": given["evidence"] == payment_words.OFF_CHAIN}
     return {}
 
 
@@ -193,7 +249,7 @@ def offers(
     """The forms of the deeds that fit, and (title, why not) of those that do not."""
     forms: list[DeedForm] = []
     refused: list[tuple[str, str]] = []
-    for action in ReviewAction:
+    for action in actions_of(Kind(now.case.kind)):
         why = refusal(action, now)
         if why is not None:
             refused.append((TITLES[action], why))

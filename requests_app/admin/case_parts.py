@@ -14,8 +14,10 @@ from requests_app.admin import cells
 from requests_app.admin.case_offers import TITLES, Situation
 from requests_app.admin.forms import DeedForm
 from requests_app.admin.page import Notice, Section, Table
+from requests_app.admin.payments import units
+from requests_app.admin.requests import fixed_bytes
 from requests_app.assignments import RENEW_SECONDS, Assigned
-from requests_app.models import Command, ReviewCase, ReviewDecision, TxAttempt
+from requests_app.models import Command, PaymentIntent, ReviewCase, ReviewDecision, TxAttempt
 from requests_app.models.requests import GatewayRequest
 from requests_app.models.reviews import DecisionState, ReviewAction
 from requests_app.probing import NodeReport, Question, Sighting
@@ -28,7 +30,7 @@ OPEN: Final = (DecisionState.AWAITING_SECOND.value, DecisionState.COMMANDED.valu
 OUTCOME_TONES: Final = {"applied": "good", "superseded": "warn", "rejected": "bad", "failed": "bad"}
 OUTCOME_WORDS: Final = {
     "applied": "done as decided",
-    "superseded": "not done: the request had moved on meanwhile",
+    "superseded": "not done: it had moved on meanwhile",
     "rejected": "not done: a precondition did not hold",
     "failed": "not done: it broke, nothing was changed",
 }
@@ -175,14 +177,19 @@ def assignment(request: HttpRequest, case: ReviewCase, holder: Assigned | None) 
     return Assignment("Assigned to", text, url, epoch, case.version, may and holder is None, may)
 
 
-def question_of(row: GatewayRequest, slot: SlotView | None) -> Question:
-    """What the nodes are asked about a request: every attempt of its nonce, its signer, its reference."""
+def question_of(row: GatewayRequest | PaymentIntent, slot: SlotView | None) -> Question:
+    """What the nodes are asked: every attempt of its nonce, its signer, its reference; of a payment, its authorization and funds."""
     hashes: list[bytes] = []
     if slot is not None:
         found = TxAttempt.objects.filter(signer_id=slot.signer_id, nonce=slot.nonce).order_by("-seq")
         hashes = [bytes(value) for value in found.values_list("tx_hash", flat=True)[:20]]
+    account = slot.address if slot else None
+    if isinstance(row, PaymentIntent):
+        known = [bytes(row.tx_hash)] if row.tx_hash is not None and bytes(row.tx_hash) not in hashes else []
+        token, payer = fixed_bytes(row.token.lower(), 20), fixed_bytes(row.payer.lower(), 20)
+        return Question(Kind.PAYMENT, [*hashes, *known], account, bytes(row.ref), token, payer)
     reference = bytes(row.gw_reference_id) if row.gw_reference_id is not None else None
-    return Question(Kind(row.kind), hashes, slot.address if slot else None, reference)
+    return Question(Kind(row.kind), hashes, account, reference)
 
 
 def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Section]:
@@ -199,11 +206,11 @@ def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Sectio
     note = f"asked now; the slot's nonce is {now.slot.nonce}" if now.slot else "asked now"
     seen = [_sighting_row(report.node, one) for report in reports for one in report.sightings]
     tables: list[Section] = [Table("What the nodes say", headers, rows, numeric=frozenset({4}), note=note)]
-    if now.slot is not None:
+    if now.slot is not None or seen:
         empty = "No node answered about the transactions."
         tables.append(Table("Each transaction at each node", ("Node", "Transaction", "Seen", "Receipt"), seen, empty))
     else:
-        tables.append(Notice("No transaction to ask for", "Nothing was ever signed for this request."))
+        tables.append(Notice("No transaction to ask for", f"Nothing was ever signed for this {now.noun}."))
     return tables
 
 
@@ -214,6 +221,8 @@ def _node_row(report: NodeReport) -> Sequence[Any]:
     nonces = [cells.number(report.nonces.get(block)) for block in ("latest", "pending", "finalized")]
     words = {None: "not said", True: "yes", False: "no"}
     flags = [cells.stacked_pairs([(name, words[value])]) for name, value in report.flags.items()]
+    if report.funds is not None:
+        flags.append(cells.stacked_pairs([("payer's funds", units(report.funds))]))
     return (
         report.node,
         cells.toned(f"in {report.seconds * 1000:.0f} ms", "good"),

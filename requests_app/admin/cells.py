@@ -207,11 +207,15 @@ def gwei(value: Decimal | None) -> SafeString | str:
 def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:
     """A link to the page of a request or payment."""
     try:
-        model = _MODELS[Kind(kind)]
+        known = Kind(kind)
     except ValueError:
         return f"{kind}/{subject_id}"
-    label = text or f"{Kind(kind).slug.replace('-', ' ')} #{subject_id}"
-    return link(label, reverse(f"admin:requests_app_{model}_change", args=(subject_id,)))
+    return link(text or f"{known.slug.replace('-', ' ')} #{subject_id}", subject_url(known, subject_id))
+
+
+def subject_url(kind: Kind, subject_id: int) -> str:
+    """The address of a request's or payment's page."""
+    return reverse(f"admin:requests_app_{_MODELS[kind]}_change", args=(subject_id,))
 
 
 _MODELS: Final = {

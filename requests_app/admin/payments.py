@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
@@ -224,6 +224,13 @@ def matching_payments(term: str) -> QuerySet[PaymentIntent]:
     if term.isascii() and term.isdecimal() and len(term) <= 18:
         return rows.filter(pk=int(term))
     return rows.none()
+
+
+def payments_in_review(address: str) -> list[int]:
+    """Numbers of the payments in review with this payer or merchant (index payment_intent_active); at most MATCHES."""
+    waiting = PaymentIntent._default_manager.filter(state=IntentState.NEEDS_REVIEW.value)
+    ours = waiting.filter(Q(payer__iexact=address) | Q(merchant__iexact=address))
+    return list(ours.order_by("updated_at").values_list("pk", flat=True)[:MATCHES])
 
 
 @admin.register(PaymentIntent)

@@ -11,11 +11,13 @@ from django.db.models import CharField, Exists, OuterRef, Q, QuerySet, Subquery,
 from django.db.models.functions import Cast, Concat, Now, Substr
 from django.http import HttpRequest
 
+from requests_app.admin.payments import matching_payments, payments_in_review
 from requests_app.admin.requests import fixed_bytes, matching
 from requests_app.admin.subject import MODELS
 from requests_app.assignments import PREFIX
-from requests_app.models import Account, ExecLease, NonceSlot, RequestClient, Signer, TxAttempt
+from requests_app.models import Account, ExecLease, NonceSlot, PaymentIntent, RequestClient, Signer, TxAttempt
 from requests_app.models.reviews import DecisionState
+from requests_app.states import Kind
 
 SPANS: Final = {
     "10m": timedelta(minutes=10),
@@ -96,7 +98,8 @@ class ClientFilter(SimpleListFilter):
         views = RequestClient.objects.filter(
             kind=OuterRef("kind"), request_id=OuterRef("subject_id"), client_id=int(value)
         )
-        return queryset.filter(Exists(views))
+        payments = PaymentIntent.objects.filter(pk=OuterRef("subject_id"), account_id=int(value))
+        return queryset.filter(Exists(views) | Q(Exists(payments), kind=Kind.PAYMENT.value))
 
 
 class AssigneeFilter(SimpleListFilter):
@@ -139,11 +142,13 @@ class SecondFilter(SimpleListFilter):
 
 
 def search(queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
-    """Cases that an exact id names: job id, transaction hash (any attempt), reference id, row number, signer address.
+    """Cases that an exact id names: job or payment id, transaction hash (any attempt), reference id or payment ref, row number, the
+    address of a signer, or of payer or merchant.
 
     First the requests, each by an index of its own; then their cases.
     """
     subjects = {(kind.value, number) for kind, model in MODELS.items() for number in matching(model, term)}
+    subjects |= {(Kind.PAYMENT.value, number) for number in matching_payments(term).values_list("pk", flat=True)}
     text = term.strip().lower()
     if (raw := fixed_bytes(text, 32)) is not None:
         attempt = TxAttempt.objects.filter(tx_hash=raw).values("signer_id", "nonce").first()
@@ -155,6 +160,7 @@ def search(queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         subjects |= (
             set(open_slots.order_by("nonce").values_list("kind", "subject_id")[:OPEN_SLOTS]) if signers else set()
         )
+        subjects |= {(Kind.PAYMENT.value, number) for number in payments_in_review(text)}
     found = Q(pk__in=[])
     for kind in {kind for kind, _ in subjects}:
         found |= Q(kind=kind, subject_id__in=[number for owner, number in subjects if owner == kind])

@@ -27,6 +27,7 @@ from requests_app.admin.explain import reason
 from requests_app.admin.forms import DeedForms
 from requests_app.admin.keyset import PLACE
 from requests_app.admin.page import Facts, Notice, Section
+from requests_app.admin.payments import payment_sections
 from requests_app.admin.review_filters import (
     AgeFilter,
     AssigneeFilter,
@@ -36,8 +37,8 @@ from requests_app.admin.review_filters import (
     search,
     with_assignee,
 )
-from requests_app.admin.subject import MODELS, question, sending, standing, timeline
-from requests_app.models import ReviewCase
+from requests_app.admin.subject import question, sending, standing, timeline
+from requests_app.models import PaymentIntent, ReviewCase
 from requests_app.models.reviews import ReviewAction
 from requests_app.states import Kind
 from requests_app.store.session import web_connection
@@ -69,7 +70,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
     list_display_links = ("case",)
     list_filter = (StatusFilter, AssigneeFilter, SecondFilter, AgeFilter, "kind", "reason_code", ClientFilter)
     search_fields = ("=id",)
-    search_help_text = "Job id, any transaction hash, reference id, row number or signer address (exact)"
+    search_help_text = "Job or payment id, any transaction hash, reference id or payment ref, row number, address of signer, payer or merchant (exact)"
     ordering = ("opened_at", "id")
     indexed_filters = ("case", "age")
     actions = ("bulk_resume", "bulk_acknowledge")  # type: ignore[assignment]
@@ -192,9 +193,11 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
             if obj.status == "open" and request.user.has_perm(DECIDE):
                 parts.append(DeedForms("What you can decide", note, forms, refused, request.POST.get("deed", "")))
         parts.append(_facts(obj))
-        if now.row is None:
+        if isinstance(now.row, PaymentIntent):
+            parts += payment_sections(now.row)
+        elif now.row is None:
             gone = "Its row left by retention; the case remains."
-            parts.append(Notice("The request is no longer kept", gone, "warn"))
+            parts.append(Notice(f"The {now.noun} is no longer kept", gone, "warn"))
         else:
             row = now.row
             parts += [Facts("The request", standing(row)), *sending(row), question(row), timeline(row)]
@@ -205,10 +208,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
         kind = Kind(obj.kind)
         return [
             ("All open cases", reverse("admin:requests_app_reviewcase_changelist")),
-            (
-                f"The {kind.slug.replace('-', ' ')} itself",
-                reverse(f"admin:requests_app_{MODELS[kind]._meta.model_name}_change", args=(obj.subject_id,)),
-            ),
+            (f"The {kind.slug.replace('-', ' ')} itself", cells.subject_url(kind, obj.subject_id)),
         ]
 
     def page_title(self, obj: ReviewCase) -> str:

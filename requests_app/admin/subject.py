@@ -16,6 +16,7 @@ from requests_app.models import (
     GatewayRef,
     InputProofRequest,
     NonceSlot,
+    PaymentIntent,
     PublicDecryptRequest,
     QueueJob,
     RequestClient,
@@ -39,8 +40,10 @@ _TIMELINE_LIMIT = 200
 _EVENT_LIMIT = 50
 
 
-def find_subject(kind: int, subject_id: int) -> GatewayRequest | None:
-    """The request behind a (kind, id) pair."""
+def find_subject(kind: int, subject_id: int) -> GatewayRequest | PaymentIntent | None:
+    """The request or payment behind a (kind, id) pair."""
+    if kind == Kind.PAYMENT:
+        return PaymentIntent.objects.select_related("account").filter(pk=subject_id).first()
     model = MODELS[Kind(kind)]
     return model._default_manager.filter(pk=subject_id).first()
 

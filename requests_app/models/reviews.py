@@ -70,6 +70,8 @@ class ReviewAction(StrEnum):
     CANCEL_NONCE = "cancel_nonce"  # spend the nonce on nothing
     RESEND = "resend"  # on a new nonce, when the old one is proven dead
     ATTACH = "attach"  # name the transaction that carries the request
+    MARK_SENT = "mark_sent"  # name the transaction that carries the payment
+    SETTLE = "settle"  # by hand: the payment's money has moved
     FAIL = "fail"
     ACKNOWLEDGE = "acknowledge"  # the row is final already: the reviewer has seen it
 

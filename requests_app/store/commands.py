@@ -14,7 +14,7 @@ from psycopg import Connection
 from requests_app.errors import RelayerError
 from requests_app.models.commands import CommandKind
 from requests_app.models.signing import AttemptKind, AttemptState, SlotState
-from requests_app.states import Kind, Status
+from requests_app.states import IntentState, Kind, Status
 from requests_app.store.queue import Subject
 from requests_app.store.session import fetch_all, fetch_one, run
 from requests_app.store.signing import Fence
@@ -58,7 +58,7 @@ class NewCommand:
     resource: str
     requested_by: str
     payload: Mapping[str, Any] = field(default_factory=dict)
-    expected_status: Status | None = None
+    expected_status: Status | IntentState | None = None
     epoch: int | None = None
 
     @property
@@ -83,7 +83,7 @@ class OpenCommand(NamedTuple):
     target_kind: int
     target_id: int
     resource: str
-    expected_status: Status | None
+    expected_status: str | None
     epoch: int | None
     payload: Mapping[str, Any]
     requested_by: str
@@ -160,7 +160,7 @@ def due(conn: Connection[Any], fence: Fence, limit: int = LIMIT) -> list[OpenCom
     return [
         OpenCommand(
             row.command_id, CommandKind(row.kind), row.target_kind, row.target_id, row.resource,
-            Status(row.expected_status) if row.expected_status else None, *row[6:],
+            row.expected_status, *row[6:],
         )
         for row in rows
     ]  # fmt: skip

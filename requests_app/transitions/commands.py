@@ -46,7 +46,7 @@ def judged(conn: Connection[Any], command: OpenCommand) -> tuple[Subject, Verdic
     if row is None:
         return subject, rejected("not found")
     if command.expected_status is not None and row.status != command.expected_status:
-        return subject, Verdict(Outcome.SUPERSEDED, {"status": row.status, "expected": command.expected_status.value})
+        return subject, Verdict(Outcome.SUPERSEDED, {"status": row.status, "expected": command.expected_status})
     return subject, None
 
 

@@ -7,13 +7,13 @@ payment to an end only where no transaction of ours can move its money any more,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
 from requests_app.ledger import post_of, void_of
 from requests_app.models.commands import CommandKind
+from requests_app.models.reviews import ReviewAction
 from requests_app.models.signing import SlotState
 from requests_app.states import IntentActor, IntentState, Kind
 from requests_app.store import commands as store
@@ -23,26 +23,14 @@ from requests_app.store import settling as settling_store
 from requests_app.store.commands import OpenCommand, Outcome, SlotView
 from requests_app.store.intents import Intent
 from requests_app.store.queue import RESCUE, Subject
-from requests_app.transitions import intents
+from requests_app.transitions import generic, intents
 from requests_app.transitions.intents import Change
 from requests_app.transitions.outcomes import Verdict, rejected
 
 OPERATOR: Final = IntentActor.OPERATOR
 
 
-class PaymentAction(StrEnum):
-    """What a reviewer may decide about a payment; the first five are those of every kind (models.reviews.ReviewAction)."""
-
-    RESUME = "resume"
-    REPLACE = "replace"
-    CANCEL_NONCE = "cancel_nonce"
-    RESEND = "resend"
-    FAIL = "fail"
-    MARK_SENT = "mark_sent"  # name the transaction that carries it
-    SETTLE = "settle"  # by hand: the money has moved
-
-
-ASKS_CHAIN: Final = frozenset({PaymentAction.RESEND, PaymentAction.FAIL, PaymentAction.MARK_SENT, PaymentAction.SETTLE})
+ASKS_CHAIN: Final = frozenset({ReviewAction.RESEND, ReviewAction.FAIL, ReviewAction.MARK_SENT, ReviewAction.SETTLE})
 
 
 class Evidence(NamedTuple):
@@ -63,10 +51,8 @@ def judged(conn: Connection[Any], command: OpenCommand) -> tuple[Intent | None, 
     if not found:
         return None, rejected("not found")
     (intent,) = found
-    if command.expected_status is not None and intent.state.value != command.expected_status.value:
-        return intent, Verdict(
-            Outcome.SUPERSEDED, {"status": intent.state.value, "expected": command.expected_status.value}
-        )
+    if command.expected_status is not None and intent.state.value != command.expected_status:
+        return intent, Verdict(Outcome.SUPERSEDED, {"status": intent.state.value, "expected": command.expected_status})
     return intent, None
 
 
@@ -82,8 +68,10 @@ def apply(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
         made = intent_store.enqueue_settle(conn, [intent.id], RESCUE) if waits else set()
         outcome = Outcome.APPLIED if waits else Outcome.SUPERSEDED
         return Verdict(outcome, {"queue": intent_store.SETTLE, "new": bool(made), "status": intent.state.value})
-    if command.payload.get("action") == PaymentAction.RESUME:
+    if command.payload.get("action") == ReviewAction.RESUME:
         return _resume(conn, command, intent, epoch)
+    if command.payload.get("action") == ReviewAction.ACKNOWLEDGE:
+        return _acknowledge(conn, intent)
     return rejected("unknown action")
 
 
@@ -94,7 +82,7 @@ def decide(conn: Connection[Any], command: OpenCommand, found: Evidence, epoch: 
         return verdict or rejected("not found")
     if intent.state is not IntentState.NEEDS_REVIEW:
         return Verdict(Outcome.SUPERSEDED, {"status": intent.state.value})
-    return _DECISIONS[PaymentAction(str(command.payload["action"]))](conn, command, intent, found, epoch)
+    return _DECISIONS[ReviewAction(str(command.payload["action"]))](conn, command, intent, found, epoch)
 
 
 def resumed(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
@@ -125,6 +113,14 @@ def _resume(conn: Connection[Any], command: OpenCommand, intent: Intent, epoch: 
     if verdict.outcome is Outcome.APPLIED:
         store.reopen_attempts(conn, slot.signer_id, slot.nonce)
     return verdict
+
+
+def _acknowledge(conn: Connection[Any], intent: Intent) -> Verdict:
+    """Close the case of a payment that needs no decision: it has ended, or the chain is about to decide it. The payment stays as it is."""
+    if intent.state is IntentState.NEEDS_REVIEW:
+        return rejected("the payment waits for a decision")
+    closed = generic.close_reviews(conn, Kind.PAYMENT, [intent.id], ReviewAction.ACKNOWLEDGE.value)
+    return Verdict(Outcome.APPLIED if closed else Outcome.SUPERSEDED)
 
 
 def _cancel(conn: Connection[Any], command: OpenCommand, intent: Intent) -> Verdict:
@@ -213,9 +209,9 @@ def _reason(command: OpenCommand) -> str:
 
 
 Decision = Callable[[Connection[Any], OpenCommand, Intent, Evidence, int], Verdict]
-_DECISIONS: Final[Mapping[PaymentAction, Decision]] = {
-    PaymentAction.RESEND: _resend,
-    PaymentAction.FAIL: _fail,
-    PaymentAction.MARK_SENT: _mark_sent,
-    PaymentAction.SETTLE: _settle,
+_DECISIONS: Final[Mapping[ReviewAction, Decision]] = {
+    ReviewAction.RESEND: _resend,
+    ReviewAction.FAIL: _fail,
+    ReviewAction.MARK_SENT: _mark_sent,
+    ReviewAction.SETTLE: _settle,
 }

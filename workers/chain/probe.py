@@ -11,8 +11,18 @@ from requests_app.config import Config, GatewayConfig, config
 from requests_app.probing import NodeReport, Question, Receipt, Sighting
 from requests_app.states import Kind
 from workers.chain.abi_reader import MalformedAbi
-from workers.chain.calldata import IS_DECRYPTION_DONE, IS_PROOF_REJECTED, IS_PROOF_VERIFIED, Function, decode_bool
+from workers.chain.calldata import (
+    BALANCE_OF,
+    IS_DECRYPTION_DONE,
+    IS_PROOF_REJECTED,
+    IS_PROOF_VERIFIED,
+    ContractCall,
+    Function,
+    decode_bool,
+    decode_uint,
+)
 from workers.chain.hexdata import MalformedHex, data, hex_data, quantity
+from workers.chain.payments import AuthorizationKey
 from workers.chain.rpc import Call, RpcEndpoint
 from workers.chain.rpc_errors import Answer, Failed, Missing, Ok, WrongChain
 from workers.chain.views import block_of, receipt_of, transaction_of
@@ -57,7 +67,7 @@ def ask_node(url: str, gateway: GatewayConfig, question: Question) -> NodeReport
 
 def flag_functions(gateway: GatewayConfig, question: Question) -> list[tuple[str, bytes, Function]]:
     """The views that say whether the gateway holds an answer: (name, contract, function)."""
-    if question.reference is None:
+    if question.reference is None or question.kind is Kind.PAYMENT:
         return []
     if question.kind is Kind.INPUT_PROOF:
         verification = gateway.input_verification
@@ -82,7 +92,18 @@ def _calls(question: Question, hashes: Sequence[bytes], flags: Sequence[tuple[st
     for _, contract, function in flags:
         call = function.encode(int.from_bytes(question.reference or b"", "big"))
         calls.append(("eth_call", [{"to": hex_data(contract), "data": hex_data(call)}, "latest"]))
+    for _, view, block in payment_views(question):
+        calls.append(("eth_call", [{"to": hex_data(view.to), "data": hex_data(view.data)}, block]))
     return calls
+
+
+def payment_views(question: Question) -> list[tuple[str, ContractCall, str]]:
+    """What the token is asked about a payment: (name, call, block). The last is the payer's balance."""
+    if question.token is None or question.payer is None or question.reference is None:
+        return []
+    used = AuthorizationKey(question.token, question.payer, question.reference).state_call
+    funds = ContractCall(question.token, BALANCE_OF.encode(question.payer))
+    return [("authorization used", used, "latest"), ("… finally", used, "finalized"), ("funds", funds, "latest")]
 
 
 def _report(
@@ -101,8 +122,15 @@ def _report(
         balance = _read(next(rest), quantity)
     sightings = [_sighting(tx_hash, next(rest), next(rest)) for tx_hash in hashes]
     done = {flag: _read(next(rest), lambda value: decode_bool(data(value))) for flag, _, _ in flags}
+    funds = None
+    for flag, _, _ in payment_views(question):
+        if flag == "funds":
+            funds = _read(next(rest), lambda value: decode_uint(data(value)))
+        else:
+            done[flag] = _read(next(rest), lambda value: decode_bool(data(value)))
     return NodeReport(
         name,
+        funds=funds,
         head=head.number if head else None,
         finalized=finalized.number if finalized else None,
         nonces=nonces,
