@@ -33,6 +33,7 @@ class Cloud:
         self.endpoint = endpoint
         self._real = models.unix_time_millis
         self._ahead = 0.0
+        self.sent = 0  # messages that came, to all queues
 
     def url(self) -> str:
         """The QUEUE_URL of a new, empty queue."""
@@ -48,6 +49,16 @@ class Cloud:
     def millis(self, *arguments: Any) -> float:
         """The server's time."""
         return float(self._real(*arguments)) + self._ahead
+
+    def counted(self) -> Any:
+        """The server's own method, counted."""
+        real = models.Queue.add_message
+
+        def add_message(queue: Any, message: Any) -> None:
+            self.sent += 1
+            real(queue, message)
+
+        return add_message
 
     def pass_time(self, seconds: float) -> None:
         """What is hidden for less than `seconds` is visible now."""
@@ -65,7 +76,10 @@ def cloud() -> Iterator[Cloud]:
         host, port = server.get_host_and_port()
         made = Cloud(f"http://{host}:{port}")
         try:
-            with patch.object(models, "unix_time_millis", made.millis):
+            with (
+                patch.object(models, "unix_time_millis", made.millis),
+                patch.object(models.Queue, "add_message", made.counted()),
+            ):
                 yield made
         finally:
             server.stop()

@@ -14,6 +14,7 @@ import pytest
 from requests_app import crash_points
 from requests_app.store.intents import Intent
 from requests_app.store.session import connect
+from requests_app.transitions import intents
 from tests.payments.settling.conftest import Shop, sent_payments
 from tests.payments.sqs import Cloud, Fickle, cloud
 from tests.send.conftest import Context
@@ -81,11 +82,12 @@ def paid_once(shop: Shop, node: Node, payments: list[Intent]) -> None:
 
 def test_the_whole_way(shop: Shop, node: Node, start: Start, sqs: SqsQueue, server: Cloud) -> None:
     """Authorized with their jobs in one transaction, published, received, leased by key, sent; nothing is left in SQS."""
-    payments = shop.pay(45)
+    payments, before = shop.pay(45), server.sent
     context = start()
     assert SettleTurn().run(context) == 0  # type: ignore[arg-type]  # nobody has published anything
     turns(context, 3, DrainTurn(), SettleTurn())
     paid_once(shop, node, payments)
+    assert server.sent - before == len(payments)
     server.pass_time(3600)
     assert sqs.receive(10, 5) == []
 
@@ -106,8 +108,6 @@ def test_put_off_and_published_again(shop: Shop, node: Node, start: Start, sqs: 
 
 
 def test_canceled_between_publication_and_receipt(shop: Shop, start: Start, sqs: SqsQueue, server: Cloud) -> None:
-    from requests_app.transitions import intents
-
     (payment,) = shop.pay()
     context = start()
     turns(context, 1, DrainTurn())
