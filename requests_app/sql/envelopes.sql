@@ -82,8 +82,8 @@ SELECT s.block AS sealed, s.held, s.halted, (SELECT count(*) FROM meta) AS inser
 
 -- name: find_clashes
 -- Positions of a replayed batch whose stored digest is another one.
-SELECT a.position, m.digest AS have, a.digest AS got, a.payload
-  FROM unnest(%(positions)b::bigint[], %(digests)b::bytea[], %(payloads)b::bytea[]) AS a(position, digest, payload)
+SELECT a.position, m.digest AS have
+  FROM unnest(%(positions)b::bigint[], %(digests)b::bytea[]) AS a(position, digest)
   JOIN envelope_meta m ON m.source_id = %(source)s AND m.position = a.position
    AND m.position BETWEEN %(first)s AND %(last)s
  WHERE m.digest <> a.digest ORDER BY a.position;

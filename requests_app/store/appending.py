@@ -19,7 +19,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.prices import Prices, prices
 from requests_app.store import bands, envelopes
-from requests_app.store.session import Row, connect, fetch_all, fetch_only, transaction
+from requests_app.store.session import Row, connect, fetch_only, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +98,10 @@ def _make_bands(source_id: int, positions: Sequence[int]) -> None:
 
 
 def _compare(conn: Connection[Any], source_id: int, items: Sequence[Item]) -> None:
-    clashes = fetch_all(conn, "envelopes", "find_clashes", {
-        "source": source_id, "positions": [one.position for one in items], "digests": [one.digest for one in items],
-        "payloads": [one.payload for one in items], "first": items[0].position, "last": items[-1].position,
-    })  # fmt: skip
+    clashes = envelopes.find_clashes(conn, source_id, items)
     if clashes:
         with connect("worker", name="conflict") as own:
-            envelopes.refuse_conflict(
-                own, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes]
-            )
+            envelopes.refuse_conflict(own, source_id, clashes)
 
 
 def _columns(items: Sequence[Item]) -> dict[str, list[Any]]:

@@ -275,11 +275,9 @@ def _replayed(
     conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable], parameters: Mapping[str, Any], inserted: int
 ) -> Recorded:
     """Some events were stored before: seal the range if they are the same ones, else halt the source."""
-    bounds = {"first": envelopes[0].position, "last": envelopes[-1].position}
-    wanted = {key: parameters[key] for key in ("source", "positions", "digests", "payloads")}
-    clashes = fetch_all(conn, "envelopes", "find_clashes", {**wanted, **bounds})
+    clashes = find_clashes(conn, source_id, envelopes)
     if clashes:
-        refuse_conflict(conn, source_id, [(row.position, row.have, row.got, row.payload) for row in clashes])
+        refuse_conflict(conn, source_id, clashes)
     keys: tuple[str, ...] = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
     keys = (*keys, "chain_head", "depth", "kept_blocks", "kept_hashes")
     crash_point("before_seal_replayed_commit")
@@ -288,6 +286,19 @@ def _replayed(
     if row is None:
         raise StaleEpoch(f"source {source_id} was taken over or halted while a range was replayed")
     return Recorded(inserted, row.block)
+
+
+def find_clashes(
+    conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable]
+) -> list[tuple[int, bytes, bytes, bytes]]:
+    """Of envelopes ordered by position those that are stored with another digest: position, stored digest, new digest, new payload."""
+    by_position = {one.position: one for one in envelopes}
+    rows = fetch_all(conn, "envelopes", "find_clashes", {
+        "source": source_id, "positions": list(by_position), "digests": [one.digest for one in by_position.values()],
+        "first": envelopes[0].position, "last": envelopes[-1].position,
+    })  # fmt: skip
+    found = [(row.have, by_position[row.position]) for row in rows]
+    return [(one.position, have, one.digest, one.payload) for have, one in found]
 
 
 def refuse_conflict(
