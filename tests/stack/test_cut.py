@@ -5,33 +5,18 @@ What it had begun is finished by the other host or by itself later: every reques
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from threading import Thread
 
-import psycopg
 import pytest
 
 from tests.faults.host import Host
-from tests.faults.tcp import CutLine
-from tests.stack.harness import ROOT, Stack, poll
+from tests.stack.harness import Stack, poll
 from workers.devnet.traffic import FORMS, Traffic
 
-VAR = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")).with_name("cut-stack")
 REQUESTS = 80
 IN_FLIGHT = 8  # a signer: sending takes long enough to be cut
-
-
-@pytest.fixture(scope="module")
-def stack() -> Iterator[Stack]:
-    running = Stack(VAR)
-    try:
-        yield running
-    finally:
-        running.stop()
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +30,8 @@ def host(stack: Stack) -> Iterator[Host]:
         yield second
     finally:
         second.stop()
+        with stack.database() as conn:
+            conn.execute("UPDATE signer SET max_inflight = 256")
 
 
 def signers_of(stack: Stack, host: str) -> list[str]:
@@ -97,10 +84,9 @@ def hand_over(stack: Stack) -> list[str]:
     ],
 )
 def test_a_host_without_network_loses_and_doubles_nothing(
-    stack: Stack, host: Host, seconds: float, silently: bool
+    stack: Stack, traffic: Traffic, host: Host, seconds: float, silently: bool
 ) -> None:
-    with closing(Traffic(stack.deployment, operator=1)) as traffic:
-        submissions = traffic.build([FORMS[number % len(FORMS)] for number in range(REQUESTS)])
+    submissions = traffic.build([FORMS[number % len(FORMS)] for number in range(REQUESTS)])
     start = stack.block() + 1
     held = hand_over(stack)
     job_ids: list[str] = []
@@ -128,27 +114,3 @@ def test_a_host_without_network_loses_and_doubles_nothing(
     )
     assert statuses == {"completed": REQUESTS}
     assert sorted(event["topics"][1] for event in events) == sorted("0x" + row.gw_reference_id.hex() for row in rows)
-
-
-def test_the_line_passes_breaks_hangs_and_comes_back(conn: psycopg.Connection[object]) -> None:
-    target = Path(conn.info.host) / ".s.PGSQL.5432"
-    with CutLine(target) as line:
-        address = f"postgresql://postgres@127.0.0.1:{line.port}/{conn.info.dbname}?connect_timeout=2"
-        with psycopg.connect(address, autocommit=True) as over:
-            assert over.execute("SELECT 1").fetchone() == (1,)
-            line.hold()
-            asking = Thread(target=lambda: over.execute("SELECT 2"))
-            asking.start()
-            asking.join(0.3)
-            assert asking.is_alive(), "no answer, no error"
-            line.mend()
-            asking.join(5)
-            assert not asking.is_alive()
-            line.cut()
-            with pytest.raises(psycopg.OperationalError):
-                over.execute("SELECT 3")
-        with pytest.raises(psycopg.OperationalError):
-            psycopg.connect(address)
-        line.mend()
-        with psycopg.connect(address) as again:
-            assert again.execute("SELECT 4").fetchone() == (4,)
