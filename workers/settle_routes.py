@@ -32,6 +32,7 @@ from workers.settling import LEASE_SECONDS, AttemptLog, Handled, Item, Outcome, 
 
 log = logging.getLogger("relayer.settle")
 
+BUSY_SECONDS: Final = 1.0
 WINDOW_CLOSED: Final = "the payer's authorization ended before it was carried out"
 
 
@@ -103,7 +104,11 @@ class Logged(Route):
         if price is None:
             return handled + settler.put_off([(item, "no usable fees") for item, _ in ready.values()])
         payable = [Payable(item.case.intent, wanted) for item, wanted in ready.values()]
-        underway = self._prepare(settler, payable, price, source)
+        try:
+            underway = self._prepare(settler, payable, price, source)
+        except psycopg.errors.LockNotAvailable:
+            # The books or a row are held by somebody slow; nothing of this batch that is not committed was written.
+            return handled + settler.put_off([(item, "the books are busy") for item, _ in ready.values()], BUSY_SECONDS)
         stored = {one.intent.id for one in underway}
         left = [
             (item, "moved on meanwhile, or its signer has") for key, (item, _) in ready.items() if key not in stored

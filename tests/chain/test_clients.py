@@ -15,7 +15,7 @@ from workers.chain import Clients, open_clients, open_signers
 from workers.chain.calldata import ContractCall, encode_readiness
 from workers.chain.client import log_filter
 from workers.chain.endpoints import Endpoints
-from workers.chain.events import EventKind
+from workers.chain.events import TOPICS, EventKind
 from workers.chain.gateway import GatewayClient
 from workers.chain.rpc_errors import Failed, Missing, Ok, RpcUnavailable, WrongChain
 from workers.chain.views import Account
@@ -216,7 +216,7 @@ def test_events_are_filtered_by_address_and_topic() -> None:
             "0x5",
             "0x9",
             2,
-            12,
+            len(TOPICS),
         )
         client.events_of([b"\x02" * 32] * 150, 0, 9)
         assert [len(request["params"][0]["topics"][1]) for request in node.requests[1:]] == [100, 50]

@@ -369,3 +369,20 @@ def test_deliveries_of_a_signed_payment_are_used_up_too(shop: Shop, node: Node, 
     assert shop.reason(payment) == "outcome_unknown"
     assert shop.entries(payment) == ["hold"]
     assert _letters(shop) == [("parked", "needs_review", 10)]
+
+
+def test_busy_books_cost_a_second_and_no_payment(shop: Shop, node: Node, worker: Start) -> None:
+    """Somebody holds the journal for longer than the lock may be waited for."""
+    from requests_app.store.ledger import LOCK
+
+    (payment,) = shop.pay()
+    process = worker()
+    process.context.conn.execute("SET lock_timeout = '100ms'")
+    with connect("worker") as other, other.transaction():
+        other.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        (handled,) = process.work()
+    assert (handled.outcome, handled.detail) == (Outcome.RETRY, "the books are busy")
+    assert shop.states(payment) == ["authorized"]
+    assert not node.raws
+    shop.visible()
+    assert outcomes(process.work()) == ["sent"]
