@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
+from requests_app import sql
 from requests_app.states import INTENT_FINAL
 from requests_app.store.intents import Intent, read_intents
 from requests_app.store.session import fetch_all, fetch_one, fetch_only
@@ -49,7 +50,8 @@ def active_payments(conn: Connection[Any], ids: Sequence[int]) -> set[int]:
 def page_payments(conn: Connection[Any], account_id: int, chosen: Filter, before: int, limit: int) -> Page:
     """At most `limit` intents of the account with ids below `before`.
 
-    Looks at SCAN intents at most, so a page may hold fewer and yet be followed by another.
+    Looks at SCAN intents at most (an intent is found by its ref however old it is), so a page may hold fewer and yet be followed by
+    another.
     """
     place = {"account": account_id, "before": before, "scan": SCAN}
     parameters = {
@@ -62,11 +64,13 @@ def page_payments(conn: Connection[Any], account_id: int, chosen: Filter, before
         "until": chosen.until,
         "limit": limit + 1,
     }
-    ids = [row.id for row in fetch_all(conn, "payments", "page_payments", parameters)]
+    looked_at = sql.statement("payments", "newest" if chosen.ref is None else "of_ref")
+    ids = [row.id for row in fetch_all(conn, "payments", "page_payments", parameters, looked_at=looked_at)]
+    following: int | None = None
     if len(ids) > limit:
         ids = ids[:limit]
-        following: int | None = ids[-1]
-    else:
+        following = ids[-1]
+    elif chosen.ref is None:
         end = fetch_one(conn, "payments", "scan_end", place)
         following = end.id if end else None
     return Page(read_intents(conn, ids)[::-1], following)

@@ -152,7 +152,11 @@ class TestList:
         for amount in range(1, 11):
             add(conn, alice, amount, payer=OTHER_PAYER if amount in (2, 9) else PAYER)
         assert pages(api, f"payer={OTHER_PAYER}") == [[9], [], [2], []]
-        assert [amount for page in pages(api, "limit=2") for amount in page] == list(range(10, 0, -1))
+        oldest = add(conn, alice, 11)
+        for amount in range(12, 20):
+            add(conn, alice, amount)
+        assert pages(api, f"ref=0x{oldest.ref.hex()}") == [[11]]
+        assert [amount for page in pages(api, "limit=2") for amount in page] == list(range(19, 0, -1))
 
     @pytest.mark.parametrize(
         ("query", "field"),
