@@ -7,6 +7,16 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from tests.reported import LINES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was measured, also when every test has passed and its output is not shown."""
+    if LINES:
+        terminalreporter.section("measured")
+        for line in LINES:
+            terminalreporter.write_line(line)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_flush() -> None:

@@ -25,6 +25,7 @@ from psycopg.rows import namedtuple_row
 from tests.chaos.foreign import Foreign, Intruder
 from tests.chaos.victims import Killer
 from tests.faults.rules import everything
+from tests.reported import say
 from tests.stack.harness import ROOT, ChainProxies, Stack, plain_environment, poll
 from workers.devnet.traffic import FORMS, Form, Submission, Traffic
 
@@ -72,7 +73,7 @@ class Report:
 
 def run(plan: Plan, var: Path = VAR) -> Report:
     """One run. The stack is stopped in any case."""
-    print(
+    say(
         f"chaos: seed {plan.seed}, {plan.requests} requests, {plan.seconds:.0f} s, {plan.faults:.0%} of each fault,"
         f" {plan.foreign} foreign nonces",
         flush=True,
@@ -95,7 +96,7 @@ def run(plan: Plan, var: Path = VAR) -> Report:
         stopped = time.monotonic() - began
         proxies.close()
     report.stop_seconds = stopped
-    print(f"the whole stack stopped in order in {stopped:.1f} s (at most {STOP_SECONDS:.0f})", flush=True)
+    say(f"the whole stack stopped in order in {stopped:.1f} s (at most {STOP_SECONDS:.0f})")
     if stopped > STOP_SECONDS:
         report.problems.append(f"the stack took {stopped:.1f} s to stop")
     return report
@@ -282,12 +283,13 @@ def _judge_events(stack: Stack, rows: list[Any], start: int, problems: list[str]
 
 def _tell(report: Report, killer: Killer, proxies: ChainProxies, seconds: float) -> None:
     print("\n".join(killer.log))
-    print(f"kills: {sum(killer.killed.values())}: {dict(killer.killed)}")
+    say(f"kills: {sum(killer.killed.values())}: {dict(killer.killed)}")
     for name, proxy in (("gateway", proxies.gateway), ("host", proxies.host)):
         calls = sum(proxy.script.seen.values())
-        print(f"faults before the {name}: {dict(proxy.script.injected)} in {calls} calls")
-    print("\n".join(report.lines))
-    print(f"statuses after {seconds:.0f} s: {dict(report.statuses)}")
+        say(f"faults before the {name}: {dict(proxy.script.injected)} in {calls} calls")
+    for line in report.lines:
+        say(line)
+    say(f"statuses after {seconds:.0f} s: {dict(report.statuses)}")
     print("\n".join(f"PROBLEM {problem}" for problem in report.problems) or "no problem", flush=True)
 
 

@@ -23,6 +23,7 @@ from tests.model import mutations
 from tests.model.spread import spread, trials
 from tests.model.trial import Outcome, run
 from tests.model.world import World, connections_of
+from tests.reported import say
 from tests.send.node import CHAIN_ID
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,7 +61,7 @@ def told(name: str, outcomes: Sequence[Outcome], seconds: float) -> None:
         "broken rules": sum(len(one.problems) for one in outcomes),
         "nonces taken by former owners": sum(one.stale_writes for one in outcomes),
     }
-    print(f"model, {name}: {len(outcomes)} seeds in {seconds:.0f} s: {figures}; injected {dict(total)}")
+    say(f"model, {name}: {len(outcomes)} seeds in {seconds:.0f} s: {figures}; injected {dict(total)}")
 
 
 @pytest.mark.timeout(300)

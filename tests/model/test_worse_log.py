@@ -13,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from requests_app import sql
 from tests.listen.conftest import log
 from tests.property.test_log_machine import LogMachine
+from tests.reported import say
 
 __all__ = ["log"]
 
@@ -54,4 +55,4 @@ def test_a_worse_undo_is_found_out(log: psycopg.Connection[Any], monkeypatch: py
     began = time.monotonic()
     with pytest.raises(AssertionError) as found:
         run_state_machine_as_test(machine, settings=limits)
-    print(f"log machine, {name}: found out after {time.monotonic() - began:.1f} s: {str(found.value).splitlines()[0]}")
+    say(f"log machine, {name}: found out after {time.monotonic() - began:.1f} s: {str(found.value).splitlines()[0]}")

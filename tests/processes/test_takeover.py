@@ -19,6 +19,7 @@ from django.conf import settings
 from requests_app.states import Kind, Status
 from requests_app.transitions import sending
 from tests.processes.children import Child
+from tests.reported import say
 from tests.send.conftest import KEYS, node
 from tests.send.node import CHAIN_ID, Node
 from tests.send.scenes import add_request, expire_leases
@@ -132,7 +133,7 @@ def taken_over(conn: Connection, resource: str, by: Process, what: str, limit: f
     """Wait until `by` holds it; the seconds since then are printed, and within the limit."""
     wait_until(lambda: holder(conn, resource) == by.pid, limit + 5, "take-over")
     seconds = time.monotonic() - since
-    print(f"take-over of {resource[:20]} after {what}: {seconds:.2f} s (at most {limit:.0f})")
+    say(f"take-over of {resource[:20]} after {what}: {seconds:.2f} s (at most {limit:.0f})")
     assert seconds <= limit
 
 

@@ -12,6 +12,7 @@ from threading import Thread
 import pytest
 
 from tests.faults.host import Host
+from tests.reported import say
 from tests.stack.harness import Stack, poll
 from workers.devnet.traffic import FORMS, Traffic
 
@@ -108,7 +109,7 @@ def test_a_host_without_network_loses_and_doubles_nothing(
     host.wait_working(stack, 60)
     events = stack.request_events(start)
     statuses = {status: sum(row.status == status for row in rows) for status in {row.status for row in rows}}
-    print(
+    say(
         f"cut of {seconds} s ({'silent' if silently else 'broken'}) with {busy} nonces open at the second host: taken over after"
         f" {taken:.1f} s; {statuses}, {len(events)} request events for {len(rows)} requests"
     )
