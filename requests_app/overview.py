@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from requests_app.states import REQUEST_KINDS, IntentState, Kind, Status
+from requests_app.store import ledger
 from requests_app.store import overview as store
 from requests_app.store.figures import EndedRows, ended_ever
 from requests_app.store.session import web_connection
@@ -70,6 +71,8 @@ class Overview:
     payments: list[store.LivePayments]
     ended_payments: list[EndedRows]
     reconciled: list[store.Reconciled]
+    letters: store.ParkedLetters
+    books: ledger.Figures
     taken_at: datetime
 
     def counts(self) -> dict[Kind, dict[Status, int]]:
@@ -119,6 +122,8 @@ def _read() -> Overview:
         payments=store.live_payments(conn),
         ended_payments=[row for row in ended if row.kind == Kind.PAYMENT],
         reconciled=store.reconciled(conn),
+        letters=store.parked_letters(conn),
+        books=ledger.figures(conn),
         taken_at=datetime.now(UTC),
     )
 

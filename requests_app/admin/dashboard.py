@@ -13,10 +13,12 @@ from requests_app.admin.charts import Span, chart_sections, chosen_span
 from requests_app.admin.explain import reason
 from requests_app.admin.page import Figure, Figures, Notice, Section, Table
 from requests_app.overview import Overview, overview
-from requests_app.states import ACTIVE, REQUEST_KINDS, Kind, Status
+from requests_app.states import ACTIVE, REQUEST_KINDS, IntentState, Kind, Status
 from requests_app.store.overview import Listener, Signer
 
 ORDER: Final = tuple(Status)
+# Of a payment: what the relayer has to do next. A created one waits for its client, one in review for a person.
+_MOVING: Final = (IntentState.AUTHORIZED, IntentState.SETTLING, IntentState.CONFIRMING)
 SILENCE_SECONDS: Final = 15.0
 COMMAND_SECONDS: Final = 60.0
 _TABLES: Final = {
@@ -52,6 +54,7 @@ def sections(now: Overview, span: Span) -> list[Section]:
         reviews(now),
         *chart_sections(span),
         states(now),
+        payments(now),
         queues(now),
         signers(now),
         listeners(now),
@@ -82,7 +85,9 @@ def troubles(now: Overview) -> list[str]:
         )
     dead = sum(row.rows for row in now.dead)
     if dead:
-        found.append(f"{dead} chain events could not be applied (dead letters).")
+        found.append(f"{dead} chain events could not be applied.")
+    if now.letters.rows:
+        found.append(f"{now.letters.rows} jobs were given up: their dead letters wait for a person.")
     return found
 
 
@@ -128,11 +133,15 @@ def health(now: Overview) -> Section:
 def figures(now: Overview) -> Section:
     """The few numbers that are read from across the room."""
     counts = now.counts()
+    paid = now.payment_counts()
     waiting = sum(rows for states_of in counts.values() for status, rows in states_of.items() if status in ACTIVE)
-    done = sum(states_of[Status.COMPLETED] for states_of in counts.values())
+    waiting += sum(paid[state] for state in _MOVING)
+    done = sum(states_of[Status.COMPLETED] for states_of in counts.values()) + paid[IntentState.SETTLED]
     failed = sum(states_of[Status.FAILURE] + states_of[Status.TIMED_OUT] for states_of in counts.values())
+    failed += paid[IntentState.FAILED]
     open_cases = now.open_review_count()
-    oldest = max((row.oldest_seconds for row in now.live if row.status != Status.NEEDS_REVIEW.value), default=None)
+    ages = [row.oldest_seconds for row in now.live if row.status != Status.NEEDS_REVIEW.value]
+    oldest = max(ages + [row.oldest_seconds for row in now.payments if row.state in _MOVING], default=None)
     jobs = sum(row.jobs for row in now.queues)
     return Figures(
         "At a glance",
@@ -180,6 +189,25 @@ def _count_cell(count: int, oldest: float | None, url: str) -> Any:
     if oldest is None:
         return number
     return format_html('{}<div class="rl-note">{}</div>', number, cells.duration(oldest))
+
+
+def payments(now: Overview) -> Section:
+    """Payments by state, and what the books say of them."""
+    url = reverse("admin:requests_app_paymentintent_changelist")
+    counts, oldest = now.payment_counts(), {row.state: row.oldest_seconds for row in now.payments}
+    row: list[Any] = [cells.link("Payments", url)]
+    row += [_count_cell(counts[state], oldest.get(state.value), f"{url}?state__exact={state}") for state in IntentState]
+    findings = sum(one.findings or 0 for one in now.reconciled)
+    books = [
+        f"{cells.number(now.books.open_holds)} open holds"
+        + (f", oldest {cells.duration(now.books.oldest_hold_seconds)}" if now.books.open_holds else ""),
+        f"{cells.number(now.books.head)} journal entries",
+        f"{cells.number(now.letters.rows)} dead letters",
+        f"{cells.number(findings)} findings of the reconciliation",
+    ]
+    headers = ["Kind", *(state.value.replace("_", " ").capitalize() for state in IntentState)]
+    numeric = frozenset(range(1, len(headers)))
+    return Table("Payments by state", headers, [row], numeric=numeric, note=" · ".join(books))
 
 
 def reviews(now: Overview) -> Section:

@@ -141,3 +141,8 @@ SELECT s.name AS source, greatest(0, c.block - r.block) AS lag_blocks, f.kind, f
   FROM recon_cursor r JOIN envelope_source s ON s.source_id = r.source_id JOIN chain_cursor c ON c.source_id = r.source_id
   LEFT JOIN LATERAL (SELECT kind, count(*) AS n FROM recon_finding q WHERE q.source_id = r.source_id GROUP BY kind) f ON true
  ORDER BY s.name, f.kind;
+
+-- name: parked_letters
+-- Jobs that were given up and wait for a person (index dead_letter_one_parked).
+SELECT count(*) AS rows, coalesce(extract(epoch FROM clock_timestamp() - min(parked_at)), 0)::float8 AS oldest_seconds
+  FROM dead_letter WHERE status = 'parked';

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from requests_app.store.session import fetch_all
+from requests_app.store.session import fetch_all, fetch_only
 
 LIVE_CAP: Final = 500  # rows of a kind in a state: 14 such counts are one statement
 JOBS_CAP: Final = 4000
@@ -31,6 +31,13 @@ class LivePayments(NamedTuple):
     """Payments in one waiting state, and how long the oldest has been in it."""
 
     state: str
+    rows: int
+    oldest_seconds: float
+
+
+class ParkedLetters(NamedTuple):
+    """Dead letters that wait for a person, and how long the oldest has."""
+
     rows: int
     oldest_seconds: float
 
@@ -165,6 +172,11 @@ def live_requests(conn: psycopg.Connection[Any]) -> list[LiveRequests]:
 def live_payments(conn: psycopg.Connection[Any]) -> list[LivePayments]:
     """Count the payments that wait, by state; more than LIVE_CAP as `live_requests`."""
     return [LivePayments(*row) for row in fetch_all(conn, "overview", "live_payments", {"cap": LIVE_CAP})]
+
+
+def parked_letters(conn: psycopg.Connection[Any]) -> ParkedLetters:
+    """Jobs that were given up."""
+    return ParkedLetters(*fetch_only(conn, "overview", "parked_letters"))
 
 
 def reconciled(conn: psycopg.Connection[Any]) -> list[Reconciled]:

@@ -43,7 +43,14 @@ def test_live_and_final_statements_together_know_every_state(scene: Scene) -> No
 
 def test_the_first_page_names_each_trouble(scene: Scene, as_role: Callable[[str], Client]) -> None:
     text = as_role("viewer").get("/admin/").content.decode()
-    for words in ("Needs attention", "is paused", "dead letters", "Requests by kind and state", "0 base units"):
+    for words in (
+        "Needs attention",
+        "is paused",
+        "were given up",
+        "could not be applied",
+        "Requests by kind and state",
+        "0 base units",
+    ):
         assert words in text
     assert "Nobody listens" not in text
 
@@ -51,9 +58,17 @@ def test_the_first_page_names_each_trouble(scene: Scene, as_role: Callable[[str]
 def test_no_trouble_when_all_is_well(scene: Scene) -> None:
     models.Signer.objects.update(status="active", balance_wei=10**18)
     models.DeadEnvelope.objects.all().delete()
+    models.DeadLetter.objects.update(status="dropped")
     for model in (models.UserDecryptRequest, models.PublicDecryptRequest, models.InputProofRequest):
         model.objects.filter(deadline_at__lt=datetime.now(UTC)).update(deadline_at=None)
     assert troubles(overview()) == []
+
+
+def test_payments_stand_beside_the_requests(scene: Scene, as_role: Callable[[str], Client]) -> None:
+    text = as_role("viewer").get("/admin/").content.decode()
+    assert "Payments by state" in text
+    assert "3 open holds" in text  # settling, confirming, in review
+    assert "1 dead letters" in text
 
 
 @pytest.mark.parametrize(
