@@ -12,6 +12,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -233,7 +234,7 @@ def _jobs(found: Samples, client: int, kind: Kind, version: str, count: int) -> 
         job = found.one(
             "SELECT v.ext_job_id FROM request_client v WHERE v.client_id = %s AND v.kind = %s AND v.request_id >= %s"
             f" AND EXISTS (SELECT FROM {kind.table} r WHERE r.id = v.request_id AND r.status = 'completed'"
-            + (" AND r.req_type = 'user_decrypt')" if kind is Kind.USER_DECRYPT else ")")
+            + (" AND r.req_type = 'user_decrypt' AND EXISTS (SELECT FROM user_decrypt_share s WHERE s.gw_reference_id = r.gw_reference_id))" if kind is Kind.USER_DECRYPT else ")")
             + " ORDER BY v.request_id LIMIT 1",
             client, kind.value, max(1, number - 40),
         )  # fmt: skip
@@ -259,9 +260,9 @@ Work = Callable[[psycopg.Connection[Any]], Any]
 
 def statements() -> dict[str, Work]:
     """What workers run over and over, as functions of a connection; the caller rolls back."""
-    from requests_app.store import figures, leases, queue, sweep
+    from requests_app.store import confirming, figures, leases, queue, recon, settling, sweep
 
-    instance = "bench"
+    instance, lately = "bench", datetime.now(UTC) - timedelta(seconds=5)
     return {
         "claim 100 to check": lambda conn: queue.lease_requests(conn, queue.READY, 100, instance, 30.0),
         "claim 100 to send": lambda conn: queue.lease_requests(conn, queue.SEND, 100, instance, 30.0),
@@ -273,6 +274,13 @@ def statements() -> dict[str, Work]:
         "retention, 500 user decrypts": lambda conn: sweep.purge_requests(conn, Kind.USER_DECRYPT, 5.5 * 86_400.0, 500),
         "foreign references": lambda conn: sweep.purge_foreign(conn, 3600.0, 500),
         "figures of ended rows": lambda conn: [figures.count_ended(conn, kind, 15.0, 20_000) for kind in REQUEST_KINDS],
+        "payments that wait": lambda conn: confirming.active_page(conn, confirming.START, 500),
+        "payments that became final": lambda conn: confirming.final_page(conn, 1, -1, 1 << 62, 500),
+        "payments without a job": lambda conn: settling.lost_payments(conn, 60.0, 1000),
+        "reconciliation": lambda conn: [
+            recon.find_in_window(conn, 1, 1, 1000),
+            recon.find_unreferenced(conn, 1, lately),
+        ],
         "holds": lambda conn: leases.forget_holds(conn, 86_400.0, 500),
     }
 

@@ -48,7 +48,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "READINESS_CALLS_PER_INTERVAL": "Requests to the gateway for repeated readiness checks in one interval, of one worker group",
     },
     "Retention": {
-        "RETENTION_ENABLED": "Final requests leave the database, with payload, shares, views and history, when their days are over",
+        "RETENTION_ENABLED": "Final requests leave the database, with payload, shares, views and history, when their days are over. Payments, their history and their books never leave",
         "USER_DECRYPT_RETENTION_DAYS": "Days that a finished user decrypt is kept",
         "PUBLIC_DECRYPT_RETENTION_DAYS": "Days that a finished public decrypt is kept",
         "INPUT_PROOF_RETENTION_DAYS": "Days that a finished input proof is kept",

@@ -14,12 +14,10 @@ SELECT o.position, i.id
 -- name: active_page
 -- Payments that wait for the chain or for a person, page by page, those that have waited longest in each state first (index
 -- payment_intent_active).
-SELECT i.id, i.state, i.updated_at
-  FROM (SELECT id, state, updated_at, chain FROM payment_intent
-         WHERE state IN ('authorized', 'confirming', 'needs_review', 'settling')
-           AND (state, updated_at, id) > (%(state)s::text, %(at)s::timestamptz, %(id)s::bigint)
-         ORDER BY state, updated_at, id LIMIT %(limit)s::int) i
- ORDER BY i.state, i.updated_at, i.id;
+SELECT i.id, i.state, i.updated_at FROM payment_intent i
+ WHERE i.state IN ('authorized', 'confirming', 'needs_review', 'settling')
+   AND (i.state, i.updated_at, i.id) > (%(state)s::text, %(at)s::timestamptz, %(id)s::bigint)
+ ORDER BY i.state, i.updated_at, i.id LIMIT %(limit)s::int;
 
 -- name: signed_before
 -- Those of these payments that were signed, or sent on by a person, so long ago.

@@ -387,3 +387,41 @@ def test_one_that_cannot_follow_the_log_does_not_keep_the_others(log: Connection
         S.CONFIRMING,
         S.CONFIRMING,
     ]
+
+
+def test_the_log_is_gone_through_in_pages_once(
+    log: Connection, chain: StubChain, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Along the log, two observations at a time, foreign and ended ones among them; a place is not looked at twice."""
+    monkeypatch.setattr(confirm, "BATCH", 2)
+    duty = confirm.Confirmation(clock=lambda: 0.0)
+    duty._wide_at = 1.0  # the wide look's turn has not come
+    assert duty.look(context, DUTY, Chain(200, 9), 200) == 0  # type: ignore[arg-type]
+    pairs = shown.confirming(log, 5)
+    page = [event for n, (one, tx_hash) in enumerate(pairs) for event in used(one, (10 + n, 0), tx_hash)]
+    page += used(pairs[2][0], (12, 5), OTHER, authorizer=STRANGER)
+    show(log, 1, 20, sorted(page, key=lambda one: one.position))
+    assert duty.look(context, DUTY, Chain(200, 12), 200) == 3  # type: ignore[arg-type]
+    assert duty.look(context, DUTY, Chain(200, 12), 200) == 0  # type: ignore[arg-type]
+    assert duty.look(context, DUTY, Chain(200, 30), 200) == 2  # type: ignore[arg-type]
+    assert {stands(log, one)[0] for one, _ in pairs} == {S.SETTLED}
+
+
+def test_the_wide_look_goes_round_in_stretches(
+    log: Connection, chain: StubChain, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stretch of two at a time, two stretches a turn: nobody is left out, whatever stays where it is."""
+    monkeypatch.setattr(confirm, "BATCH", 2)
+    monkeypatch.setattr(confirm, "ROUNDS", 2)
+    shown.authorized(log, 5)
+    pairs = shown.confirming(log, 5)
+    page = [event for n, (one, tx_hash) in enumerate(pairs) for event in used(one, (10 + n, 0), tx_hash)]
+    show(log, 1, 20, page)
+    duty = confirm.Confirmation()
+    ended = []
+    for _ in range(5):
+        duty._wide_at = 0.0
+        ended.append(duty.look(context, DUTY, Chain(200, 100), 200))  # type: ignore[arg-type]
+    assert sum(ended) == 5
+    assert max(ended) <= 4
+    assert {stands(log, one)[0] for one, _ in pairs} == {S.SETTLED}

@@ -84,20 +84,20 @@ class Ending:
         self._hashes: dict[int, bytes] = {}
 
     def end(self, intents: Sequence[Intent], seen: Seen) -> int:
-        """End those that are final: how many."""
+        """End those that are final, or give them to a person: how many. Those in review stay there."""
         limit = self._chain.settled(self._policy)
         pairs = [
             (one, found)
             for one in intents
-            if (found := own(one, seen)) is not None and found.position >> INDEX_BITS <= limit
+            if one.state is not IntentState.NEEDS_REVIEW
+            and (found := own(one, seen)) is not None
+            and found.position >> INDEX_BITS <= limit
         ]
         self._ask({found.position >> INDEX_BITS for _, found in pairs})
         ready: list[Ready] = []
         doubts: list[Doubt] = []
         for intent, found in pairs:
             sighting = sightings.judge(intent, found)
-            if intent.state is IntentState.NEEDS_REVIEW:
-                continue
             if not self._holds(found):
                 doubts += _contradicted(intent, found)
             elif sighting is Sighting.EXACT:
