@@ -1,7 +1,8 @@
 """`make chaos`: requests over the fault proxy while random processes die; everything that came of it is printed and judged.
 
 CHAOS_SECONDS (300), CHAOS_REQUESTS (2000), CHAOS_SEED (random, printed), CHAOS_FAULTS (0.05 of each kind),
-CHAOS_STOPPED_SECONDS (60, of a frozen owner), CHAOS_FOREIGN (2 nonces spent behind the relayer's back).
+CHAOS_STOPPED_SECONDS (60, of a frozen owner), CHAOS_FOREIGN (2 nonces spent behind the relayer's back), CHAOS_PATIENCE (0: seconds
+that a kill waits for everything to work again).
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Plan:
             faults=float(os.environ.get("CHAOS_FAULTS", "0.05")),
             stopped_seconds=float(os.environ.get("CHAOS_STOPPED_SECONDS", "60")),
             foreign=int(os.environ.get("CHAOS_FOREIGN", "2")),
+            patience=float(os.environ.get("CHAOS_PATIENCE", "0")),
         )
 
 
