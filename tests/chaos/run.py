@@ -77,8 +77,7 @@ def run(plan: Plan, var: Path = VAR) -> Report:
     """One run. The stack is stopped in any case."""
     say(
         f"chaos: seed {plan.seed}, {plan.requests} requests, {plan.seconds:.0f} s, {plan.faults:.0%} of each fault,"
-        f" {plan.foreign} foreign nonces",
-        flush=True,
+        f" {plan.foreign} foreign nonces"
     )
     proxies = ChainProxies.make(plan.seed)
     stack = Stack(var, through=proxies)
