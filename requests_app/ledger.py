@@ -6,7 +6,7 @@ Amounts are in token units. The hash commits to texts and times exactly as this 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
@@ -17,6 +17,7 @@ from requests_app.states import IntentActor
 
 GENESIS: Final = bytes(32)  # what the first entry follows
 _TAG: Final = "stablecoin-settlement-engine/ledger-journal/v1"
+_PREFIX: Final = length_prefixed(_TAG.encode())
 _RESOLVERS: Final = frozenset({IntentActor.LISTENER, IntentActor.OPERATOR})
 
 
@@ -175,27 +176,32 @@ def rfc3339(at: datetime) -> str:
     return text.rstrip("0").rstrip(".") + "Z"
 
 
-def entry_hash(prev: bytes, seq: int, entry: Entry) -> bytes:
-    """SHA-256 of the entry in its place after the entry whose hash is `prev`."""
-    parts = [length_prefixed(_TAG.encode()), prev, varint(seq), _text(entry.entry_id), entry.ref]
+def entry_hash(prev: bytes, seq: int, entry: Entry, body: bytes | None = None) -> bytes:
+    """SHA-256 of the entry in its place after the entry whose hash is `prev`; `body` is `entry_body(entry)` where that is known."""
+    return hashlib.sha256(_PREFIX + prev + varint(seq) + (body or entry_body(entry))).digest()
+
+
+def entry_body(entry: Entry) -> bytes:
+    """What the hash commits to beside the entry's place: it can be made before the journal is locked."""
+    parts = [_text(entry.entry_id), entry.ref]
     parts += [_text(part) for part in (entry.kind.value, entry.holds or "", entry.chain, entry.token)]
     parts.append(varint(len(entry.legs)))
     for leg in entry.legs:
         parts += [_text(leg.account), _text(str(leg.amount))]
     tx_hash = f"0x{entry.tx_hash.hex()}" if entry.tx_hash else ""
     parts += [_text(part) for part in (entry.by.value, rfc3339(entry.at), tx_hash, entry.memo)]
-    return hashlib.sha256(b"".join(parts)).digest()
+    return b"".join(parts)
 
 
 def _text(text: str) -> bytes:
     return length_prefixed(text.encode())
 
 
-def chained(head: Head, entries: Iterable[Entry]) -> list[Chained]:
-    """The entries in their places after `head`."""
+def chained(head: Head, entries: Iterable[Entry], bodies: Mapping[str, bytes] | None = None) -> list[Chained]:
+    """The entries in their places after `head`; `bodies` by entry_id where they are known."""
     out = []
     for entry in entries:
-        digest = entry_hash(head.hash, head.seq + 1, entry)
+        digest = entry_hash(head.hash, head.seq + 1, entry, bodies.get(entry.entry_id) if bodies else None)
         out.append(Chained(head.seq + 1, head.hash, digest, entry))
         head = Head(head.seq + 1, digest)
     return out

@@ -23,6 +23,7 @@ from requests_app.ledger import (
     Movement,
     chained,
     check_shape,
+    entry_body,
     movements,
     totals,
 )
@@ -77,10 +78,12 @@ def append(conn: Connection[Any], entries: Sequence[Entry]) -> list[Appended]:
         raise RelayerError("entries are appended in the transaction of what they record")
     for entry in entries:
         check_shape(entry)
+    # Under the lock only what depends on the entry's place is hashed.
+    bodies = {entry.entry_id: entry_body(entry) for entry in entries}
     # A statement of its own: the next one then sees what the writer before us has committed.
     fetch_one(conn, "ledger", "lock_journal", {"key": LOCK})
     known = _known(conn, entries)
-    placed = chained(head(conn), _fresh(known, entries))
+    placed = chained(head(conn), _fresh(known, entries), bodies)
     fresh = {one.entry.entry_id: one for one in placed}
     places = {**known, **fresh}
     if placed:
