@@ -37,6 +37,7 @@ from requests_app.store.session import transaction
 from requests_app.transitions import generic
 from requests_app.transitions.intent_rules import check_edge, check_ref, judge
 
+_DIGITS: Final = 78  # of a uint256
 EXPIRED: Final = "expired"  # the reason of a payment that the system canceled
 
 
@@ -204,16 +205,15 @@ def authorize(
 ) -> Authorized:
     """created -> authorized with the payer's signed authorization, and the job `<public_id>/settle`, in one transaction.
 
-    The signature is the door's to check; here its nonce must be the intent's ref. An intent that is authorized already stays as it
-    is. Raises IntentMissing (no such intent of this account), AccountDisabled, those of `judge`, EvidenceMismatch, VersionConflict.
+    The signature is the door's to check; here its nonce must be the intent's ref, and its window two decimal texts, which every later
+    reading relies on. An intent that is authorized already stays as it is. Raises IntentMissing (no such intent of this account), AccountDisabled, those of `judge`, EvidenceMismatch, VersionConflict.
     """
     with transaction(conn):
         _lock_owner(conn, account_id)
         intent = _lock_own(conn, public_id, account_id)
         if not judge(intent, IntentState.AUTHORIZED, IntentActor.API):
             return Authorized(intent, False)
-        if str(authorization.get("nonce", "")).lower() != f"0x{intent.ref.hex()}":
-            raise EvidenceMismatch(f"{public_id}: the authorization's nonce is not the ref")
+        _check_authorization(intent, authorization)
         change = Change.of(intent, authorization=authorization)
         moved = move(conn, IntentState.AUTHORIZED, [change], IntentActor.API)
         if not moved:
@@ -261,6 +261,14 @@ def expire(conn: Connection[Any], limit: int, *, epoch: int | None = None) -> li
     if moved:
         store.drop_settle(conn, [one.intent.id for one in moved])
     return moved
+
+
+def _check_authorization(intent: Intent, authorization: Mapping[str, Any]) -> None:
+    if str(authorization.get("nonce", "")).lower() != f"0x{intent.ref.hex()}":
+        raise EvidenceMismatch(f"{intent.public_id}: the authorization's nonce is not the ref")
+    window = [authorization.get(name) for name in ("valid_after", "valid_before")]
+    if not all(isinstance(text, str) and text.isascii() and text.isdigit() and len(text) <= _DIGITS for text in window):
+        raise EvidenceMismatch(f"{intent.public_id}: the authorization's window is not two numbers")
 
 
 def _lock_owner(conn: Connection[Any], account_id: int) -> None:

@@ -202,8 +202,15 @@ def test_authorize_and_its_job_are_one(conn: psycopg.Connection) -> None:
     account = add_account(conn)
     intent = add_intent(conn, account)
     job = "SELECT queue, kind, subject_id, tenant_id, attempt FROM queue_job WHERE job_key = %s"
-    with pytest.raises(EvidenceMismatch):
-        intents.authorize(conn, account, intent.public_id, authorization(intent, nonce=f"0x{'00' * 32}"))
+    for wrong in (
+        {"nonce": f"0x{'00' * 32}"},
+        {"valid_before": 7},
+        {"valid_before": "soon"},
+        {"valid_after": ""},
+        {"valid_before": "9" * 79},
+    ):
+        with pytest.raises(EvidenceMismatch):
+            intents.authorize(conn, account, intent.public_id, authorization(intent, **wrong))
     assert conn.execute(job, (f"{intent.public_id}/settle",)).fetchone() is None
     done = intents.authorize(conn, account, intent.public_id, authorization(intent))
     assert (done.queued, done.intent.state, done.intent.authorization) == (True, S.AUTHORIZED, authorization(intent))

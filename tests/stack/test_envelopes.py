@@ -56,7 +56,9 @@ def test_publish_read_and_pay(stack: Stack, traffic: Traffic) -> None:
         counted = conn.execute(
             "SELECT (SELECT sum(messages) FROM originator_congestion WHERE source_id = 100),"
             " (SELECT count(*) FROM envelope_meta WHERE source_id = 100),"
-            " (SELECT coalesce(sum(messages), 0) FROM usage_unsettled WHERE source_id = 1),"
+            " (SELECT coalesce(sum(u.messages), 0) FROM (SELECT source_id, messages FROM usage_unsettled UNION ALL"
+            "   SELECT source_id, messages FROM usage_billed UNION ALL SELECT source_id, messages FROM usage_settled) u"
+            "  WHERE u.source_id = 1),"
             " (SELECT count(*) FROM envelope_meta WHERE source_id = 1 AND payer IS NOT NULL)"
         ).fetchone()
     assert counted is not None
