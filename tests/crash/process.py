@@ -1,7 +1,7 @@
-"""A relayer process in miniature, forked from the loaded test process: it posts, sends, listens, sweeps, and dies where it is told.
+"""A relayer process in miniature, forked from the loaded test process: it plays a scene and ends where it is told.
 
 One process does what web, settle, sweep and listener do in production, so that every point can be reached in the order of a
-request's life. The fork keeps no connection of its parent.
+request's life. The fork keeps no connection of its parent. It starts up, waits for its orders, and works until it is stopped.
 """
 
 from __future__ import annotations
@@ -9,51 +9,106 @@ from __future__ import annotations
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from django.db import connections
 
 from requests_app import crash_points
-from workers.devnet.traffic import Submission
+from requests_app.crash_points import EXIT_CODE
+from workers.lifeline import die_with_parent
 
-_inherited: list[psycopg.Connection[Any]] = []  # of the parent: not this process's to end
-Scene = Callable[[Any], None]
-KINDS = ("exit", "pause", "cut")
-EXIT_CODE = crash_points.EXIT_CODE
+if TYPE_CHECKING:
+    from tests.crash.scene import Scene
+
 LEASE_SECONDS = 1.5
+POLL_SECONDS = 0.02
+LONGEST_SECONDS = 120.0
+Orders = Mapping[str, str]
+"""Crash point -> how the process ends there.
+
+exit: `os._exit` at the point, as kill -9. pause: SIGSTOP there, and the process goes on when it is woken. cut: its database
+sessions are ended by the server at that moment, and the process goes on.
+"""
 
 
-@dataclass(frozen=True)
-class Death:
-    """Where and how a process ends.
-
-    exit: `os._exit` at the point, as kill -9. pause: SIGSTOP there, and the process goes on when it is woken. cut: its
-    database sessions are ended by the server at that moment, and the process goes on.
-    """
-
-    point: str = ""
-    kind: str = "exit"
+_own: list[psycopg.Connection[Any]] = []  # made by this process
+_kept: list[Any] = []  # the parent's
 
 
-def fork(work: Callable[[], None]) -> int:
+class Child:
+    """The parent's side of one process: its orders go in, the points where it ended come out."""
+
+    def __init__(self, scene: Scene) -> None:
+        told, tell = os.pipe()
+        ordered, order = os.pipe()
+        self.pid = _fork(lambda: _live(scene, ordered, tell), keep=(tell, ordered))
+        os.close(tell)
+        os.close(ordered)
+        self._told, self._order = told, order
+        self._text = ""
+        self.code: int | None = None
+
+    def go(self, orders: Orders) -> None:
+        """Let it work."""
+        os.write(self._order, json.dumps(dict(orders)).encode() + b"\n")
+
+    def event(self, seconds: float) -> str | None:
+        """The point where it met its end, waited for; None when there was none yet. Notices the end of the process."""
+        if "\n" not in self._text and select.select([self._told], [], [], seconds)[0]:
+            read = os.read(self._told, 4096)
+            self._text += read.decode()
+            if not read and self.code is None:
+                self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        line, newline, rest = self._text.partition("\n")
+        if not newline:
+            return None
+        self._text = rest
+        return line
+
+    def stop(self) -> None:
+        """Ask it to end in order."""
+        with suppress(BrokenPipeError):
+            os.write(self._order, b"stop\n")
+
+    def wake(self) -> None:
+        """Let a paused process go on."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it, however it is, and forget it."""
+        if self.code is None:
+            for number in (signal.SIGKILL, signal.SIGCONT):
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, number)
+            with suppress(ChildProcessError):
+                self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        for end in (self._told, self._order):
+            with suppress(OSError):
+                os.close(end)
+
+
+def _fork(work: Callable[[], None], keep: tuple[int, ...]) -> int:
     """Run `work` in a child; its process id. The child ends without any of the parent's clean-up."""
+    parent = os.getpid()
     pid = os.fork()
     if pid:
         return pid
     code = 1
     try:
-        _inherited.extend(_connections())
-        _inherited.extend(_connections())
+        die_with_parent(signal.SIGKILL, parent)
+        gc.freeze()  # no time is spent on the parent's objects
+        _note_sessions()
         for connection in connections.all(initialized_only=True):
+            _kept.append(connection.connection)
             connection.connection = None  # psycopg leaves a connection alone in a process that did not make it
         work()
         code = 0
@@ -64,104 +119,85 @@ def fork(work: Callable[[], None]) -> int:
         os._exit(code)
 
 
-def live(
-    home: Path,
-    death: Death,
-    posts: Sequence[Submission],
-    key: str,
-    *,
-    seconds: float,
-    scenes: Sequence[Scene] = (),
-) -> None:
-    """The whole life of the process: post everything, then take turns until `home/stop` exists or the time is over."""
-    from requests_app.config import config
+def _live(scene: Scene, ordered: int, tell: int) -> None:
+    """The whole life of the process: start, wait for orders, take turns until told to stop."""
     from workers.leases import LeaseKeeper
-    from workers.listener import ListenerTurn
-    from workers.readiness import ReadinessTurn
-    from workers.settle import SettleTurn
     from workers.shift import ShiftContext, TurnLoop, new_instance
-    from workers.sweep import duties
 
-    (home / "posted").unlink(missing_ok=True)
-    config.cache_clear()
-    arm(home, death)
-    over = monotonic() + seconds
     instance = new_instance("crash")
+    over = monotonic() + LONGEST_SECONDS
+    told_to_stop = [False]
 
     def stopping() -> bool:
-        return monotonic() >= over or (home / "stop").exists()
+        told_to_stop[0] = told_to_stop[0] or monotonic() >= over or bool(select.select([ordered], [], [], 0)[0])
+        return told_to_stop[0]
 
-    _post(posts, key)
-    (home / "posted").touch()
     keeper = LeaseKeeper(instance, LEASE_SECONDS, beat=f"worker:{instance}")
     with closing(keeper), closing(ShiftContext(instance, keeper, stopping)) as context:
-        for scene in scenes:
-            scene(context)
-        loop = TurnLoop(context, [ReadinessTurn(), SettleTurn(), ListenerTurn(), *duties()], 0.02, over=stopping)
-        with closing(loop):
+        keeper.epoch_of("nothing")  # its session, and the loop's, are there before the orders
+        context.conn.execute("SELECT 1")
+        arm(json.loads(_line(ordered)), tell)
+        with closing(TurnLoop(context, scene.turns(), POLL_SECONDS, over=stopping)) as loop:
             loop.run()
 
 
-def arm(home: Path, death: Death) -> None:
-    """Make `crash_point` of every loaded module act, and record the points that are passed in `home/passed`."""
-    record = os.open(home / "passed", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    seen: set[str] = set()
-    done = [False]
+def _line(pipe: int) -> str:
+    text = b""
+    while not text.endswith(b"\n"):
+        read = os.read(pipe, 1)
+        if not read:
+            os._exit(0)  # the parent has no more use for it
+        text += read
+    return text.decode()
+
+
+def arm(orders: Orders, tell: int) -> None:
+    """Make `crash_point` of every loaded module act on the orders, and say so."""
+    left = dict(orders)
 
     def crash_point(name: str) -> None:
-        if name not in seen:
-            seen.add(name)
-            os.write(record, f"{name}\n".encode())
-        if name == death.point and not done[0]:
-            done[0] = True
-            os.close(os.open(home / "died", os.O_CREAT | os.O_WRONLY))
-            _die(death.kind)
+        how = left.pop(name, None)
+        if how is None:
+            return
+        os.write(tell, f"{name}\n".encode())
+        if how != "cut":
+            left.clear()  # a paused one that wakes up has met its end already
+        _die(how)
 
     for name, module in list(sys.modules.items()):
         if name.startswith(("workers", "requests_app")) and hasattr(module, "crash_point"):
             module.crash_point = crash_point  # type: ignore[attr-defined]
+    crash_points.crash_point = crash_point
 
 
-def _die(kind: str) -> None:
-    if kind == "exit":
+def _die(how: str) -> None:
+    if how == "exit":
         os._exit(EXIT_CODE)
-    if kind == "pause":
+    if how == "pause":
         os.kill(os.getpid(), signal.SIGSTOP)
         return
     pids = _own_sessions()
-    with psycopg.connect(**_target(), autocommit=True) as conn:
+    with psycopg.connect(**target(), autocommit=True) as conn:
         conn.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) pid", (pids,))
 
 
-def _connections() -> list[psycopg.Connection[Any]]:
-    return [one for one in gc.get_objects() if isinstance(one, psycopg.Connection)]
+def _note_sessions() -> None:
+    """Remember the connections that this process makes."""
+    make = psycopg.Connection.__init__
+
+    def noting(self: psycopg.Connection[Any], *arguments: Any, **more: Any) -> None:
+        make(self, *arguments, **more)
+        _own.append(self)
+
+    psycopg.Connection.__init__ = noting  # type: ignore[method-assign]
 
 
 def _own_sessions() -> list[int]:
     """The server processes behind the connections that this process has made itself."""
-    parents = {id(one) for one in _inherited}
-    return [one.info.backend_pid for one in _connections() if id(one) not in parents and not one.closed]
+    return [one.info.backend_pid for one in _own if not one.closed]
 
 
-def _target() -> dict[str, Any]:
+def target() -> dict[str, Any]:
+    """Where the test database is, for a connection of one's own."""
     settings = connections["default"].settings_dict
     return {"dbname": settings["NAME"], "user": settings["USER"] or None, "host": settings["HOST"] or None}
-
-
-def _post(posts: Sequence[Submission], key: str) -> None:
-    """As a client does: again until it is accepted."""
-    from django.test import Client
-
-    client = Client(raise_request_exception=False)
-    for submission in posts:
-        for _ in range(20):
-            answer = client.post(
-                submission.path,
-                json.dumps(submission.body).encode(),
-                content_type="application/json",
-                headers={"x-api-key": key},
-            )
-            if answer.status_code == 202:
-                break
-        else:
-            raise AssertionError(f"POST {submission.path}: {answer.status_code} {answer.content[:300]!r}")

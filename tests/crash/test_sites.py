@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.crash.scene import PENDING, aimed, every_scene, point_names
 from tests.crash.sites import ROOT, crash_point_names, functions, holes, writing_statements
 
 
@@ -22,6 +23,17 @@ def test_names_are_unique_and_come_in_pairs() -> None:
     assert odd == set()
     before = {name[7:] for name in counts if name.startswith("before_")}
     assert before == {name[6:] for name in counts if name.startswith("after_")}
+
+
+def test_every_point_is_some_scene_s_own_or_pending_with_a_reason() -> None:
+    """That processes are really killed there is what the scenes' own tests check, each for its points."""
+    scenes = every_scene().values()
+    owned = {name for name in point_names() if any(aimed(scene, name) for scene in scenes)}
+    others = {name for name in point_names() if any(aimed(scene, name) for scene in scenes if "*" not in scene.aims)}
+    pending = {name for name in point_names() if name.partition("_")[2] in PENDING}
+    assert set(point_names()) - owned == pending
+    assert pending & others == set(), "played, and still called pending"
+    assert {name.partition("_")[2] for name in pending} == set(PENDING), "pending, but not in the source"
 
 
 def test_the_source_is_really_read() -> None:

@@ -1,0 +1,96 @@
+"""Payments: asked for over the API, signed by their payers, sent once, settled when their block is final."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tests.crash.scene import PAYMENTS, Deeds, Scene
+from tests.payments.settling.chain import MERCHANT
+from workers.devnet.authorization import authorize
+from workers.duties import confirm, payment_jobs, recon, stuck_payments
+from workers.listener import ListenerTurn
+from workers.settle import SettleTurn
+from workers.shift import ShiftContext, Turn
+from workers.sweep import DutyTurn
+
+PATH = "/v1/payment-intents"
+LATER = 4_000_000_000
+SOON = 0.05
+
+
+class Payment(Scene):
+    """What scenes of payments share: a client who asks until it is answered, and the duties beside the settle turn."""
+
+    kinds = PAYMENTS
+    count = 0
+    payments: ClassVar[int] = 2
+
+    def turns(self) -> list[Turn]:
+        duties: dict[str, Any] = {
+            "confirm": confirm.Confirmation().run,
+            "stuck_payments": stuck_payments.run,
+            "payment_jobs": payment_jobs.run,
+            "recon": recon.Reconciliation().run,
+        }
+        return [
+            Deeds(self),
+            SettleTurn(),
+            ListenerTurn(),
+            *(DutyTurn(name, SOON, duty) for name, duty in duties.items()),
+        ]
+
+    def act(self, context: ShiftContext) -> None:
+        for number in range(self.payments):
+            made = self.create(number)
+            if made is not None and made["state"] == "created":
+                self.sign(made, number)
+
+    def create(self, number: int) -> dict[str, Any] | None:
+        """The payment of this number as it stands, asked for under a key of its own."""
+        token, gateway = self.ground.deployment.gateway["payment_tokens"][0], self.ground.deployment.gateway
+        terms = {
+            "chain": f"evm:{gateway['chain_id']}",
+            "token": token["address"],
+            "payer": self.ground.deployment.users[number].address,
+            "merchant": MERCHANT,
+            "amount": str(1_000 + number),
+        }
+        key = {"Idempotency-Key": f"crash-{number}"}
+        answer = self.ground.client().post(PATH, terms, content_type="application/json", headers=key)
+        if answer.status_code != 201:
+            return None
+        found = self.ground.client().get(f"{PATH}/{answer.json()['id']}")
+        return found.json() if found.status_code == 200 else None
+
+    def sign(self, made: dict[str, Any], number: int) -> None:
+        """The payer's wallet, and the client that brings what it signed."""
+        token, chain = (
+            self.ground.deployment.gateway["payment_tokens"][0],
+            int(self.ground.deployment.gateway["chain_id"]),
+        )
+        payer, ref = self.ground.deployment.users[number], bytes.fromhex(made["typed_data"]["message"]["nonce"][2:])
+        signed = authorize(token, chain, payer, MERCHANT, 1_000 + number, ref, LATER)
+        self.ground.client().post(f"{PATH}/{made['id']}/authorize", signed, content_type="application/json")
+
+    def states(self) -> dict[str, int]:
+        """How many payments are in each state."""
+        return dict(self.ground.rows("SELECT state, count(*) FROM payment_intent GROUP BY 1"))
+
+    def over(self) -> bool:
+        open_slots = self.ground.value("SELECT count(*) FROM nonce_slot WHERE state NOT IN ('final', 'dead')")
+        return self.states() == {"settled": self.payments} and not open_slots
+
+    def check(self) -> None:
+        assert self.states() == {"settled": self.payments}
+
+
+class Paid(Payment):
+    """Nothing goes wrong but the processes."""
+
+    aims: ClassVar[tuple[str, ...]] = (
+        "key_claim_commit", "keyed_work_commit", "create_payment_commit", "create_intent_commit", "authorize_commit",
+        "lease_payments_commit", "estimate_payments_rpc", "prepare_settle_commit", "record_payments_commit", "confirm_head_rpc",
+        "confirm_blocks_rpc", "settle_payments_commit", "enqueue_payments_commit", "expire_payments_commit", "open_recon_commit",
+        "recon_window_rpc", "reconcile_commit", "find_payments_rpc", "ack_payments_commit", "heed_commit", "hidden_receipts_rpc",
+        "record_mined_commit", "record_requests_commit", "record_receipts_commit", "stuck_head_rpc", "nack_payments_commit",
+    )  # fmt: skip

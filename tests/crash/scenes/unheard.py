@@ -1,0 +1,46 @@
+"""What the listener does not hear is found by receipts; a block that is not the chain's any more opens its slots again."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from tests.crash.scene import Scene
+from tests.faults.rules import Fault, Rule
+
+LOOKS = {"workers.receipts.LOOK_AFTER_SECONDS": 0.05, "workers.receipts.LONGEST_LOOK_SECONDS": 0.1}
+
+
+class Unheard(Scene):
+    """eth_getLogs fails until the receipts have been found."""
+
+    aims: ClassVar[tuple[str, ...]] = ("refresh_count_rpc", "receipts_rpc", "record_lookups_commit")
+    constants = LOOKS
+    _deaf = False
+
+    def weather(self) -> None:
+        super().weather()
+        if self.left() and not self._deaf:
+            self.ground.gateway.add(Rule(Fault.ERROR, "eth_getLogs"))
+            self._deaf = True
+        elif (
+            not self.left() or self.ground.value("SELECT count(*) FROM nonce_slot WHERE state = 'mined'") == self.count
+        ):
+            self.ground.gateway.clear()
+
+
+class Reopened(Scene):
+    """A receipt's block turns out to be another one when it is to be final."""
+
+    aims: ClassVar[tuple[str, ...]] = (
+        "reopen_slots_commit",
+        "final_blocks_rpc",
+        "finalize_slots_commit",
+        "close_slots_commit",
+        "finalized_nonce_rpc",
+    )
+    constants = LOOKS
+
+    def weather(self) -> None:
+        super().weather()
+        if self.left("reopen_slots_commit"):
+            self.ground.conn.execute("UPDATE tx_attempt SET block_hash = %s WHERE state = 'mined'", (b"\x01" * 32,))
