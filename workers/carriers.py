@@ -7,7 +7,9 @@ says that a job may be leased now. One too many finds nothing to lease, a lost o
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import Any, Final, Protocol
 
@@ -19,13 +21,14 @@ from requests_app.store import carrier as store
 from requests_app.store import queue
 from requests_app.store.queue import Delivery, Receipt, Verdict
 from requests_app.store.turns import Turns
-from workers.sqs_client import SqsQueue, sqs_queue
+from workers.sqs_client import Message, QueueUnavailable, SqsQueue, queue_address, sqs_queue
 
 log = logging.getLogger("relayer.queue")
 
 AGAIN_SECONDS: Final = 1.0  # until a message whose job was locked for a moment comes again
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
+AWAY_PAUSE: Final = 5.0
 
 
 class Carrier(Protocol):
@@ -73,23 +76,19 @@ class SqsCarrier:
     however it ended: a job that comes again is published again. So SQS's own redelivery is only needed for a consumer that died.
     """
 
-    def __init__(self, queue_name: str, sqs: SqsQueue) -> None:
+    def __init__(self, queue_name: str, sqs: Callable[[], SqsQueue]) -> None:
         self._queue = queue_name
-        self._sqs = sqs
+        self._sqs = sqs  # opened when it is used: while SQS is away, whoever leases has other work to do
         self._table = TableCarrier(queue_name)
         self._handles: dict[Receipt, list[str]] = {}
         self._pause = FIRST_PAUSE
         self._due_at = 0.0
 
     def lease(self, conn: Connection[Any], limit: int, owner: str, seconds: float) -> list[Delivery]:
-        """Receive keys and lease their jobs. After an empty answer SQS is not asked again for a moment."""
+        """Receive keys and lease their jobs; nothing while SQS is away. After that or an empty answer it is not asked for a moment."""
         if limit <= 0 or monotonic() < self._due_at:
             return []
-        crash_point("before_receive_keys_rpc")
-        messages = self._sqs.receive(limit, seconds)
-        crash_point("after_receive_keys_rpc")
-        self._pause = FIRST_PAUSE if messages else min(LONGEST_PAUSE, 2 * self._pause)
-        self._due_at = 0.0 if messages else monotonic() + self._pause
+        messages = self._receive(limit, seconds)
         if not messages:
             return []
         handles: dict[str, list[str]] = {}
@@ -106,34 +105,60 @@ class SqsCarrier:
         """In the table, and for those that are still ours with SQS."""
         verdicts = self._table.extend(conn, receipts, seconds)
         kept = [one for one, verdict in zip(receipts, verdicts, strict=True) if verdict is Verdict.OK]
-        crash_point("before_hide_keys_rpc")
-        self._sqs.hide([handle for one in kept for handle in self._handles.get(one, ())], seconds)
-        crash_point("after_hide_keys_rpc")
+        with _harmless():
+            crash_point("before_hide_keys_rpc")
+            self._sqs().hide([handle for one in kept for handle in self._handles.get(one, ())], seconds)
+            crash_point("after_hide_keys_rpc")
         return verdicts
 
     def let_go(self, receipts: Iterable[Receipt]) -> None:
         """Delete the messages. A death between the table and this leaves messages that lead to nothing."""
         handles = [handle for one in receipts for handle in self._handles.pop(one, ())]
         if handles:
-            crash_point("before_delete_keys_rpc")
-            self._sqs.delete(handles)
-            crash_point("after_delete_keys_rpc")
+            with _harmless():
+                crash_point("before_delete_keys_rpc")
+                self._sqs().delete(handles)
+                crash_point("after_delete_keys_rpc")
+
+    def _receive(self, limit: int, seconds: float) -> list[Message]:
+        found: list[Message] = []
+        pause = AWAY_PAUSE
+        with _harmless():
+            crash_point("before_receive_keys_rpc")
+            found = self._sqs().receive(limit, seconds)
+            crash_point("after_receive_keys_rpc")
+            pause = self._pause = FIRST_PAUSE if found else min(LONGEST_PAUSE, 2 * self._pause)
+        self._due_at = 0.0 if found else monotonic() + pause
+        return found
 
     def _turn_away(self, conn: Connection[Any], unleased: dict[str, list[str]]) -> None:
         """Messages that led to no lease leave, unless their job can be leased in a moment."""
         waiting = store.waiting_keys(conn, self._queue, list(unleased))
         again = [handle for key in waiting for handle in unleased[key]]
         over = [handle for key, found in unleased.items() if key not in waiting for handle in found]
-        crash_point("before_turn_away_keys_rpc")
-        self._sqs.hide(again, AGAIN_SECONDS)
-        self._sqs.delete(over)
-        crash_point("after_turn_away_keys_rpc")
+        with _harmless():
+            crash_point("before_turn_away_keys_rpc")
+            self._sqs().hide(again, AGAIN_SECONDS)
+            self._sqs().delete(over)
+            crash_point("after_turn_away_keys_rpc")
 
 
 def carrier_of(queue_name: str) -> Carrier:
     """What carries a queue in this deployment: SQS when QUEUE_URL names it, the table otherwise.
 
-    Raises ConfigurationError, and botocore's errors when the queue cannot be opened.
+    Raises ConfigurationError for a QUEUE_URL that is none.
     """
     url = str(settings.QUEUE_URL)
-    return SqsCarrier(queue_name, sqs_queue(url)) if url else TableCarrier(queue_name, Turns(queue_name))
+    if not url:
+        return TableCarrier(queue_name, Turns(queue_name))
+    queue_address(url)
+    return SqsCarrier(queue_name, partial(sqs_queue, url))
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """What SQS does not do while it is away costs a message too many, or a moment: the table knows better."""
+    try:
+        yield
+    except QueueUnavailable as error:
+        log.warning("%s", error, extra={"action": "sqs_away"})

@@ -10,21 +10,27 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from requests_app.errors import ConfigurationError
+from requests_app.errors import ConfigurationError, RelayerError
 
 log = logging.getLogger("relayer.queue")
 
 BATCH: Final = 10
 LONGEST_SECONDS: Final = 12 * 3600  # of a visibility timeout
-_CONNECT_SECONDS: Final = 2
-_READ_SECONDS: Final = 10
+# A settle turn has other work to do than to wait, and comes again by itself.
+_CONNECT_SECONDS: Final = 1
+_READ_SECONDS: Final = 5
 T = TypeVar("T")
+
+
+class QueueUnavailable(RelayerError):
+    """SQS cannot be reached, or refuses."""
 
 
 class Message(NamedTuple):
@@ -60,7 +66,7 @@ def queue_address(url: str) -> QueueAddress:
 
 
 class SqsQueue:
-    """A queue; safe to use from several threads. Raises botocore's errors when the service cannot be reached or refuses."""
+    """A queue; safe to use from several threads. Everything raises QueueUnavailable when the service does not do it."""
 
     def __init__(self, address: QueueAddress) -> None:
         import boto3
@@ -69,20 +75,21 @@ class SqsQueue:
         options = Config(
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_READ_SECONDS,
-            retries={"mode": "standard", "max_attempts": 3},
+            retries={"mode": "standard", "total_max_attempts": 1},
         )
-        self._client: Any = boto3.client(
-            "sqs", region_name=address.region, endpoint_url=address.endpoint, config=options
-        )
-        self._url: str = self._client.get_queue_url(QueueName=address.name)["QueueUrl"]
+        with _available():
+            self._client: Any = boto3.client(
+                "sqs", region_name=address.region, endpoint_url=address.endpoint, config=options
+            )
+            self._url: str = self._client.get_queue_url(QueueName=address.name)["QueueUrl"]
 
     def send(self, bodies: Sequence[str]) -> set[int]:
         """Put messages into the queue: the places of those that it took."""
         taken: set[int] = set()
         for entries in _batches(enumerate(bodies)):
-            answer = self._client.send_message_batch(
-                QueueUrl=self._url, Entries=[{"Id": str(place), "MessageBody": body} for place, body in entries]
-            )
+            messages = [{"Id": str(place), "MessageBody": body} for place, body in entries]
+            with _available():
+                answer = self._client.send_message_batch(QueueUrl=self._url, Entries=messages)
             taken |= {int(one["Id"]) for one in answer.get("Successful", ())}
             _report("send", answer)
         return taken
@@ -91,12 +98,13 @@ class SqsQueue:
         """At most `limit` messages, hidden from others for `seconds`; empty when none is there now."""
         found: list[Message] = []
         while len(found) < limit:
-            answer = self._client.receive_message(
-                QueueUrl=self._url,
-                MaxNumberOfMessages=min(BATCH, limit - len(found)),
-                VisibilityTimeout=_whole(seconds),
-                WaitTimeSeconds=0,
-            )
+            with _available():
+                answer = self._client.receive_message(
+                    QueueUrl=self._url,
+                    MaxNumberOfMessages=min(BATCH, limit - len(found)),
+                    VisibilityTimeout=_whole(seconds),
+                    WaitTimeSeconds=0,
+                )
             messages = answer.get("Messages", ())
             if not messages:
                 break
@@ -107,7 +115,9 @@ class SqsQueue:
         """Remove messages. One whose handle is not good any more stays, or is somebody else's by now: the caller must not care."""
         for batch in _batches(handles):
             entries = [{"Id": str(place), "ReceiptHandle": handle} for place, handle in enumerate(batch)]
-            _report("delete", self._client.delete_message_batch(QueueUrl=self._url, Entries=entries))
+            with _available():
+                answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            _report("delete", answer)
 
     def hide(self, handles: Iterable[str], seconds: float) -> None:
         """Keep messages hidden for `seconds` from now; 0 shows them at once."""
@@ -116,17 +126,31 @@ class SqsQueue:
                 {"Id": str(place), "ReceiptHandle": handle, "VisibilityTimeout": _whole(seconds)}
                 for place, handle in enumerate(batch)
             ]
-            _report("hide", self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries))
+            with _available():
+                answer = self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+            _report("hide", answer)
 
 
 def sqs_queue(url: str) -> SqsQueue:
-    """The queue of a `QUEUE_URL`, opened once a process: a fork opens its own. Raises ConfigurationError, and botocore's errors."""
+    """The queue of a `QUEUE_URL`, opened once a process: a fork opens its own. Raises ConfigurationError, QueueUnavailable."""
     return _opened(url, os.getpid())
 
 
 @lru_cache(maxsize=4)
 def _opened(url: str, _pid: int) -> SqsQueue:
     return SqsQueue(queue_address(url))
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    """Botocore's many errors as one of ours; credentials and addresses are not in its text."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
+        raise QueueUnavailable(f"SQS: {code or type(error).__name__}") from error
 
 
 def _batches(items: Iterable[T]) -> Iterator[list[T]]:

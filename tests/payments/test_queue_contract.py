@@ -5,7 +5,9 @@ The common part holds for each. What only the table promises (dedup, order, prio
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Final
 
 import pytest
@@ -18,8 +20,8 @@ from requests_app.store.queue import Delivery, Receipt, Verdict, ack_jobs, nack_
 from tests.payments.sqs import Cloud, cloud, drain, enqueue, lapse, queued
 from tests.payments.terms import add_account, add_authorized
 from workers.carriers import SqsCarrier, TableCarrier, carrier_of
-from workers.drain import BATCH, GRACE_SECONDS, REPUBLISH_SECONDS
-from workers.sqs_client import SqsQueue, queue_address
+from workers.drain import GRACE_SECONDS, REPUBLISH_SECONDS
+from workers.sqs_client import QueueUnavailable, SqsQueue, queue_address
 
 OK, STALE, NOT_FOUND = Verdict.OK, Verdict.STALE, Verdict.NOT_FOUND
 CARRIERS: Final = ("table", "sqs")
@@ -41,7 +43,8 @@ class Carried:
 
     def consumer(self) -> Any:
         """One more worker process's carrier."""
-        return SqsCarrier(SETTLE, self.sqs) if self.sqs else TableCarrier(SETTLE)
+        sqs = self.sqs
+        return SqsCarrier(SETTLE, lambda: sqs) if sqs else TableCarrier(SETTLE)
 
     def pay(self, count: int = 1) -> list[int]:
         """Payments that wait to be settled: their ids."""
@@ -88,6 +91,13 @@ def over_sqs(conn: Connection[Any], server: Cloud) -> Carried:
 @pytest.fixture
 def in_table(conn: Connection[Any]) -> Carried:
     return Carried(conn, None)
+
+
+def free_port() -> int:
+    """A port where nobody listens."""
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 def ids(deliveries: list[Delivery]) -> list[int]:
@@ -314,19 +324,20 @@ class TestSqs:
         server.pass_time(2)
         assert len(consumer.lease(carried.conn, 10, "w", 30)) == 1
 
-    def test_published_once(self, over_sqs: Carried) -> None:
-        """Until it is leased, or until it must be taken for lost."""
+    def test_published_once(self, over_sqs: Carried, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Batch by batch; and then not again until it is leased, or until it must be taken for lost."""
         carried = over_sqs
-        carried.pay(BATCH + 5)
+        monkeypatch.setattr("workers.drain.BATCH", 10)
+        carried.pay(25)
         assert carried.sqs is not None
-        assert drain(carried.conn, carried.sqs) == BATCH + 5
+        assert drain(carried.conn, carried.sqs) == 25
         assert drain(carried.conn, carried.sqs) == 0
         assert release_orphans(carried.conn) == 0
         assert drain(carried.conn, carried.sqs) == 0
         (job,) = carried.conn.execute("SELECT min(id) FROM queue_job").fetchone() or (0,)
         assert REPUBLISH_SECONDS - 30 < carried.hidden_seconds(job) <= REPUBLISH_SECONDS
         lapse(carried.conn)
-        assert drain(carried.conn, carried.sqs) == BATCH + 5
+        assert drain(carried.conn, carried.sqs) == 25
 
     def test_what_sqs_did_not_take_is_published_again_soon(self, over_sqs: Carried) -> None:
         carried = over_sqs
@@ -360,6 +371,46 @@ class TestSqs:
         assert len(taken) == 1
         assert carried.hidden_seconds(taken[0].receipt.job_id) <= 5
         assert carried.ack(consumer, receipts(taken)) == [OK]
+
+
+class TestAway:
+    """SQS cannot be reached: consumers have nothing, drainers say so, and the table goes on knowing everything."""
+
+    @pytest.fixture
+    def away(self, server: Cloud) -> str:
+        return f"sqs://eu-west-1/settle?endpoint=http://127.0.0.1:{free_port()}"
+
+    def test_a_consumer_has_nothing_to_do(self, over_sqs: Carried, away: str, settings: Any) -> None:
+        settings.QUEUE_URL = away
+        over_sqs.pay()
+        assert carrier_of(SETTLE).lease(over_sqs.conn, 10, "w", 30) == []
+
+    def test_a_drainer_fails_and_loses_nothing(self, over_sqs: Carried, away: str, settings: Any) -> None:
+        over_sqs.pay()
+        settings.QUEUE_URL = away
+        with pytest.raises(QueueUnavailable):
+            drain(over_sqs.conn, None)
+        assert len(over_sqs.lease(over_sqs.consumer())) == 1
+
+    def test_a_delivery_ends_in_the_table_alone(self, over_sqs: Carried) -> None:
+        """What cannot be deleted leads to nothing later."""
+        over_sqs.pay()
+        consumer = over_sqs.consumer()
+        (one,) = over_sqs.lease(consumer)
+
+        def gone() -> Any:
+            raise QueueUnavailable
+
+        there, consumer._sqs = consumer._sqs, gone
+        assert over_sqs.ack(consumer, [one.receipt]) == [OK]
+        assert consumer.extend(over_sqs.conn, [one.receipt], 5) == [NOT_FOUND]
+        consumer._sqs = there
+        lapse(over_sqs.conn)
+        assert over_sqs.lease(consumer) == []
+
+    def test_an_unknown_queue_is_away_too(self, server: Cloud) -> None:
+        with pytest.raises(QueueUnavailable, match="NonExistentQueue"):
+            SqsQueue(queue_address(f"sqs://eu-west-1/nowhere?endpoint={server.endpoint}"))
 
 
 class TestChoice:
