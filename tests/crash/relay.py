@@ -28,7 +28,7 @@ WAYS: Final[Mapping[str, tuple[str, ...]]] = {
 FRUITLESS: Final = 2  # plays after which a point that was not passed counts as missed
 TICK_SECONDS: Final = 0.02
 BESIDE_SECONDS: Final = 0.12
-LONGEST_SECONDS: Final = 150.0  # for all plays of a scene
+LONGEST_SECONDS: Final = 150.0  # no further play of a scene is begun later
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class _Play:
             point = self._main.event(TICK_SECONDS)
             if point is not None:
                 self._met(point)
-                stopping = False
+                stopping, late = False, monotonic() + self._scene.seconds
                 continue
             if self._main.code is not None:
                 assert (stopping, self._main.code) == (True, 0), f"a process ended by itself: {self._main.code}"
