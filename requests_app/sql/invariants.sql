@@ -11,6 +11,12 @@ SELECT greatest((SELECT max(seq) FROM ledger_entry), (SELECT max(entry_seq) FROM
 -- name: clock
 SELECT extract(epoch FROM clock_timestamp())::float8 AS seconds;
 
+-- name: set_patience
+SELECT set_config('statement_timeout', %(milliseconds)s, false);
+
+-- name: reset_patience
+RESET statement_timeout;
+
 -- name: entries_balance
 -- 1: legs sum to 0, none is 0, no account twice, as many as announced; a hold or post has two at least, a void none. No leg of nothing.
 SELECT * FROM (

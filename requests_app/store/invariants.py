@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from requests_app.identity import REF_TAG
 from requests_app.ledger import GENESIS, Broken, Head, follow
 from requests_app.states import INTENT_TRANSITIONS
 from requests_app.store.ledger import entries_after
-from requests_app.store.session import fetch_all, fetch_only
+from requests_app.store.session import fetch_all, fetch_only, run
 
 LIMIT: Final = 100  # rows that one look names
 
@@ -72,6 +73,16 @@ def bounds(conn: Connection[Any]) -> dict[Over, int]:
 def clock(conn: Connection[Any]) -> float:
     """Seconds since 1970 by the database's clock."""
     return float(fetch_only(conn, "invariants", "clock").seconds)
+
+
+@contextmanager
+def patience(conn: Connection[Any], seconds: float) -> Iterator[None]:
+    """No statement of the block takes longer (psycopg.errors.QueryCanceled); then the session's own limit is back."""
+    fetch_only(conn, "invariants", "set_patience", {"milliseconds": str(round(seconds * 1000))})
+    try:
+        yield
+    finally:
+        run(conn, "invariants", "reset_patience")
 
 
 def check(conn: Connection[Any], invariant: Invariant, low: int, high: int) -> list[Violation]:

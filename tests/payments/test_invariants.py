@@ -196,6 +196,12 @@ def test_windows_come_round() -> None:
     assert books.window(7, 0, Over.ENTRIES) == (0, 0)
 
 
+def test_looks_are_short_and_the_limit_is_lifted_again(conn: Conn) -> None:
+    with pytest.raises(psycopg.errors.QueryCanceled), invariants.patience(conn, 0.05):
+        conn.execute("SELECT pg_sleep(5)")
+    assert conn.execute("SHOW statement_timeout").fetchone() == ("10s",)
+
+
 def test_a_slow_look_is_left_out(
     world: Conn, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

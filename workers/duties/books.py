@@ -24,6 +24,7 @@ log = logging.getLogger("relayer.books")
 
 INTERVAL: Final = 60.0
 WINDOW: Final = 2_000
+PATIENCE_SECONDS: Final = 2.0  # the other duties of the shift wait so long
 PUBLISH_SECONDS: Final = 3600.0  # at least daily is asked for; a process that begins publishes at once
 
 _published: dict[str, float] = {}
@@ -33,10 +34,11 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
     """One window of each invariant, and the head when it is due. Reads only: not fenced. Returns 0: there is never work left over."""
     reach = invariants.bounds(context.conn)
     minute = int(invariants.clock(context.conn) // INTERVAL)
-    for one in INVARIANTS:
-        if context.stopping():
-            return 0
-        _look(context, one, *window(minute, reach[one.over], one.over))
+    with invariants.patience(context.conn, PATIENCE_SECONDS):
+        for one in INVARIANTS:
+            if context.stopping():
+                return 0
+            _look(context, one, *window(minute, reach[one.over], one.over))
     if monotonic() - _published.get("head", -PUBLISH_SECONDS) >= PUBLISH_SECONDS:
         _published["head"] = monotonic()
         publish_head(context)
