@@ -34,6 +34,7 @@ class Carried(Payment):
         "workers.drain.GRACE_SECONDS": 0.5,
         "workers.drain.REPUBLISH_SECONDS": 3.0,
         "workers.carriers.LONGEST_PAUSE": 0.1,
+        "workers.carriers.AWAY_PAUSE": 0.2,
     }
 
     def prepare(self) -> None:

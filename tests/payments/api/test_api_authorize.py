@@ -69,6 +69,19 @@ def test_authorized_and_queued(api: Api, alice: int, made: dict[str, Any], conn:
     assert intent.authorization == signed
 
 
+def test_no_signature_is_told_to_anybody(api: Api, made: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Neither in an answer, good or bad, nor in a line of the log (I12)."""
+    caplog.set_level("DEBUG")
+    good, bad = sign(made["typed_data"]), sign(made["typed_data"], OTHER_PAYER_KEY)
+    other = sign(made["typed_data"], validBefore=FAR)
+    answers = [authorize(api, made, signed) for signed in (bad, good, good, other)]
+    answers += [api.get(f"{PATH}/{made['id']}"), api.get(PATH), api.get(f"{PATH}/{made['id']}/timeline")]
+    told = caplog.text.lower() + "".join(answer.content.decode().lower() for answer in answers)
+    assert "payment-intents" in told
+    for signed in (good, bad, other):
+        assert signed["signature"][2:66] not in told
+
+
 def test_the_same_again_changes_nothing(api: Api, made: dict[str, Any], conn: psycopg.Connection[Any]) -> None:
     """In every state that follows, in any case of its hex, and when its window is over."""
     signed = sign(made["typed_data"])

@@ -118,6 +118,15 @@ def test_canceled_between_publication_and_receipt(shop: Shop, start: Start, sqs:
     assert sqs.receive(10, 5) == []
 
 
+def test_while_sqs_is_away_the_turn_goes_on(shop: Shop, start: Start, settings: Any) -> None:
+    """It has requests of the gateway and open nonces to look after; the payments wait."""
+    settings.QUEUE_URL = "sqs://eu-west-1/settle?endpoint=http://127.0.0.1:9"
+    payments = shop.pay(2)
+    turns(start(), 2, SettleTurn())
+    assert shop.states(*payments) == ["authorized"] * 2
+    assert shop.jobs() == 2
+
+
 def test_a_thousand_dead_drainers(shop: Shop, node: Node, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each dies at some point of its turn, most between commit and publication; nothing is lost, each payment is paid once."""
     chance = random.Random(int(os.environ.get("CRASH_SEED", "0")) or 6)
