@@ -60,8 +60,11 @@ WITH findings AS (DELETE FROM recon_finding WHERE source_id = %(source)s AND pos
 UPDATE recon_cursor SET block = least(block, %(fork)s::bigint - 1), moved_at = clock_timestamp() WHERE source_id = %(source)s;
 
 -- name: resend
--- The attempts of payments that went back to settling are due at once; a receipt that vanished with its block is forgotten.
-UPDATE tx_attempt t SET last_sent_at = NULL, block_number = NULL, block_hash = NULL, receipt_status = NULL
-  FROM nonce_slot n
- WHERE n.kind = 4 AND n.subject_id = ANY(%(ids)b::bigint[]) AND n.state <> 'dead' AND t.signer_id = n.signer_id AND t.nonce = n.nonce
-   AND CASE WHEN n.state IN ('signed', 'live') AND t.state IN ('prepared', 'unknown', 'accepted') THEN true ELSE false END;
+-- The attempts of payments that go back to settling are due at once; a receipt that vanished with its block is forgotten. Locked in
+-- nonce order, as the sender locks them.
+WITH held AS MATERIALIZED (
+  SELECT t.id FROM nonce_slot n JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce
+   WHERE n.kind = 4 AND n.subject_id = ANY(%(ids)b::bigint[])
+     AND CASE WHEN n.state IN ('signed', 'live') AND t.state IN ('prepared', 'unknown', 'accepted') THEN true ELSE false END
+   ORDER BY t.signer_id, t.nonce, t.seq FOR UPDATE OF t)
+UPDATE tx_attempt t SET last_sent_at = NULL, block_number = NULL, block_hash = NULL, receipt_status = NULL FROM held WHERE t.id = held.id;

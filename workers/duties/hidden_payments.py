@@ -14,6 +14,7 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentState
 from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
+from requests_app.store.session import retry_serialization
 from requests_app.transitions import confirming
 from requests_app.transitions.confirming import Doubt
 from workers.chain.hexdata import hex_data
@@ -64,10 +65,10 @@ def look(context: ShiftContext, fence: Fence, chain: Chain, policy: Policy, hidd
             doubts.append(Doubt(intent, ReasonCode.REVERTED_FINAL, REVERTED, _evidence(receipt)))
         elif verdict is Verdict.FINAL and receipt is not None and not _repaired(context, intent, receipt):
             doubts.append(Doubt(intent, ReasonCode.OUTCOME_UNKNOWN, NOTHING, _evidence(receipt)))
-    moved = confirming.lose(context.conn, fence, lost)
+    moved = retry_serialization(lambda: confirming.lose(context.conn, fence, lost))
     if moved:
         log.warning("payments in no block", extra={"action": "payments_lost", "count": len(moved)})
-    return len(moved) + len(confirming.doubt(context.conn, fence, doubts))
+    return len(moved) + len(retry_serialization(lambda: confirming.doubt(context.conn, fence, doubts)))
 
 
 def _repaired(context: ShiftContext, intent: Intent, receipt: Receipt) -> bool:

@@ -104,7 +104,8 @@ class Ending:
                 ready.append(Ready(intent, found))
             elif sighting in sightings.MISMATCHES:
                 doubts.append(_mismatched(intent, found, sighting))
-        return self._settle(ready) + _report_doubts(confirming.doubt(self._conn, self._fence, doubts))
+        settled = self._settle(ready)
+        return settled + _report_doubts(retry_serialization(lambda: confirming.doubt(self._conn, self._fence, doubts)))
 
     def _settle(self, ready: Sequence[Ready]) -> int:
         """Settle them together; when the journal refuses, in halves, so that the one at fault goes to a person alone."""

@@ -20,6 +20,7 @@ from requests_app.store import confirming as store
 from requests_app.store import intents as intent_store
 from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
+from requests_app.store.session import retry_serialization
 from requests_app.transitions import confirming
 from requests_app.transitions.confirming import Doubt
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
@@ -53,7 +54,7 @@ def look(context: ShiftContext, fence: Fence, hidden: Sequence[Intent]) -> int:
         for intent in intent_store.read_intents(context.conn, [one for one in stuck if one not in decided])
         if intent.state in (IntentState.SETTLING, IntentState.CONFIRMING)
     ]
-    moved = confirming.doubt(context.conn, fence, doubts)
+    moved = retry_serialization(lambda: confirming.doubt(context.conn, fence, doubts))
     if moved:
         log.warning("payments stuck", extra={"action": "payments_stuck", "count": len(moved)})
     return len(moved)
