@@ -7,20 +7,21 @@ INSERT INTO figures_up_to (kind, up_to) VALUES (%(kind)s, '-infinity') ON CONFLI
 -- name: count_ended
 -- The next rows that ended before `now - settle`, oldest first (index <table>_retention), at most about `limit` of them: every
 -- row that ended at the very last moment is taken, so that the mark splits no moment. A row becomes visible later than it ends by the length
--- of its transaction at most, which the time-outs of sessions keep below `settle`.
+-- of its transaction at most, which the time-outs of sessions keep below `settle`. Mark and end are single values and no joined rows, and the
+-- clock is the statement's, so that all three are bounds of the index: as a join, each run read every row that was counted before.
 WITH mark AS MATERIALIZED (
   SELECT up_to FROM figures_up_to WHERE kind = %(kind)s FOR UPDATE
 ), last AS MATERIALIZED (
   SELECT max(moment) AS moment FROM (
-    SELECT r.completed_at AS moment FROM {table} r, mark
-     WHERE r.completed_at IS NOT NULL AND r.completed_at > mark.up_to
-       AND r.completed_at < clock_timestamp() - make_interval(secs => %(settle)s::float8)
+    SELECT r.completed_at AS moment FROM {table} r
+     WHERE r.completed_at IS NOT NULL AND r.completed_at > (SELECT up_to FROM mark)
+       AND r.completed_at < statement_timestamp() - make_interval(secs => %(settle)s::float8)
      ORDER BY r.completed_at LIMIT %(limit)s) AS next_ones
 ), ended AS MATERIALIZED (
   SELECT r.completed_at, r.status, coalesce(r.fail_label, '') AS label,
          greatest(-20, least(100, floor(ln(greatest(extract(epoch FROM r.completed_at - r.created_at)::float8, 0.001)) / ln(1.25::float8))))::smallint AS bucket
-    FROM {table} r, mark, last
-   WHERE r.completed_at IS NOT NULL AND r.completed_at > mark.up_to AND r.completed_at <= last.moment
+    FROM {table} r
+   WHERE r.completed_at IS NOT NULL AND r.completed_at > (SELECT up_to FROM mark) AND r.completed_at <= (SELECT moment FROM last)
 ), grains AS (
   SELECT g AS grain FROM unnest(%(grains)b::int[]) AS g
 ), stepped AS (

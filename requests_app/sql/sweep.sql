@@ -52,25 +52,30 @@ UPDATE {table} r SET deadline_at = clock_timestamp() + make_interval(secs => %(s
 DELETE FROM queue_job WHERE job_key = ANY(%(keys)b::text[]);
 
 -- name: enqueue_lost
--- duties/jobs: rows that wait for work without a job and without a nonce (a job may be lost only by hand or by a defect).
-WITH lost AS MATERIALIZED (
-  (SELECT 1::smallint AS kind, r.id, r.status FROM user_decrypt_req r
-    WHERE r.status IN ('processing', 'queued') AND r.state_entered_at < clock_timestamp() - make_interval(secs => %(idle)s)
-      AND NOT EXISTS (SELECT 1 FROM queue_job j WHERE j.job_key = '1/' || r.id)
-      AND NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = 1 AND n.subject_id = r.id AND n.state <> 'dead')
-    ORDER BY r.id LIMIT %(limit)s)
+-- duties/jobs: rows that wait for work without a job and without a nonce (a job may be lost only by hand or by a defect). One state at a
+-- time, by the index on (state, id), each row asked for its job and its nonce by key: as joins, or with both states in the order of ids, the
+-- planner is free to read whole tables, and at ten million rows it does.
+WITH step AS (SELECT unnest(ARRAY['processing', 'queued']) AS status), lost AS MATERIALIZED (
+  (SELECT 1::smallint AS kind, q.* FROM step CROSS JOIN LATERAL (
+    SELECT r.id, r.status FROM user_decrypt_req r
+     WHERE r.status = step.status AND r.state_entered_at < statement_timestamp() - make_interval(secs => %(idle)s)
+       AND (SELECT j.id FROM queue_job j WHERE j.job_key = '1/' || r.id) IS NULL
+       AND (SELECT n.nonce FROM nonce_slot n WHERE n.kind = 1 AND n.subject_id = r.id AND n.state <> 'dead') IS NULL
+     ORDER BY r.id LIMIT %(limit)s) q)
   UNION ALL
-  (SELECT 2::smallint AS kind, r.id, r.status FROM public_decrypt_req r
-    WHERE r.status IN ('processing', 'queued') AND r.state_entered_at < clock_timestamp() - make_interval(secs => %(idle)s)
-      AND NOT EXISTS (SELECT 1 FROM queue_job j WHERE j.job_key = '2/' || r.id)
-      AND NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = 2 AND n.subject_id = r.id AND n.state <> 'dead')
-    ORDER BY r.id LIMIT %(limit)s)
+  (SELECT 2::smallint AS kind, q.* FROM step CROSS JOIN LATERAL (
+    SELECT r.id, r.status FROM public_decrypt_req r
+     WHERE r.status = step.status AND r.state_entered_at < statement_timestamp() - make_interval(secs => %(idle)s)
+       AND (SELECT j.id FROM queue_job j WHERE j.job_key = '2/' || r.id) IS NULL
+       AND (SELECT n.nonce FROM nonce_slot n WHERE n.kind = 2 AND n.subject_id = r.id AND n.state <> 'dead') IS NULL
+     ORDER BY r.id LIMIT %(limit)s) q)
   UNION ALL
-  (SELECT 3::smallint AS kind, r.id, r.status FROM input_proof_req r
-    WHERE r.status IN ('processing', 'queued') AND r.state_entered_at < clock_timestamp() - make_interval(secs => %(idle)s)
-      AND NOT EXISTS (SELECT 1 FROM queue_job j WHERE j.job_key = '3/' || r.id)
-      AND NOT EXISTS (SELECT 1 FROM nonce_slot n WHERE n.kind = 3 AND n.subject_id = r.id AND n.state <> 'dead')
-    ORDER BY r.id LIMIT %(limit)s))
+  (SELECT 3::smallint AS kind, q.* FROM step CROSS JOIN LATERAL (
+    SELECT r.id, r.status FROM input_proof_req r
+     WHERE r.status = step.status AND r.state_entered_at < statement_timestamp() - make_interval(secs => %(idle)s)
+       AND (SELECT j.id FROM queue_job j WHERE j.job_key = '3/' || r.id) IS NULL
+       AND (SELECT n.nonce FROM nonce_slot n WHERE n.kind = 3 AND n.subject_id = r.id AND n.state <> 'dead') IS NULL
+     ORDER BY r.id LIMIT %(limit)s) q))
 INSERT INTO queue_job (queue, job_key, kind, subject_id, tenant_id, priority)
 SELECT CASE WHEN l.status = 'queued' THEN 'ready' ELSE 'send' END, l.kind || '/' || l.id, l.kind, l.id,
        coalesce((SELECT min(v.client_id) FROM request_client v WHERE v.kind = l.kind AND v.request_id = l.id), 0), %(priority)s

@@ -154,6 +154,8 @@ def tidy(conn: Connection, layout: Layout, progress: Progress) -> None:
         conn.execute(SQL("VACUUM (FREEZE, ANALYZE) {}").format(Identifier(name)))
         progress(f"vacuum {name}", TIDY_WEIGHT * rows.get(name, 0))
     conn.execute("CHECKPOINT")
+    conn.execute("RESET lock_timeout")
+    conn.execute("RESET maintenance_work_mem")
 
 
 def sizes(conn: Connection) -> list[TableSize]:
