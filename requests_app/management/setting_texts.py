@@ -27,6 +27,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "API_PORT": "Port of the web server; the demo takes a free one when this is not given",
         "WEB_WORKERS": "Web server processes",
         "WEB_THREADS": "Blocking threads of one web server process",
+        "RELAYER_WARM_UP": "0: a web worker does not draw the desk once before it answers",
         "API_AUTH": "`required`: every API call needs a key. `optional`: calls without one belong to `API_DEFAULT_ACCOUNT`",
         "API_DEFAULT_ACCOUNT": "The account of calls without a key under `API_AUTH=optional`; `migrate` makes it",
         "ADMIN_CONFIG": "Serve `/admin/config`, which changes runtime settings with an operator's API key",
