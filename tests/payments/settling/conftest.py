@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,9 @@ import psycopg
 import pytest
 
 from requests_app.config import config
-from requests_app.store import intents, ledger
+from requests_app.store import intents, invariants, ledger
 from requests_app.store.intents import Intent
+from requests_app.store.invariants import Violation
 from requests_app.transitions import intents as transitions
 from tests.payments.terms import TERMS, USDC, add_account, authorization
 from tests.send.conftest import Context, node, start
@@ -95,6 +96,7 @@ class Shop:
 
     conn: psycopg.Connection[Any]
     account: int
+    spoiled: bool = False  # the test itself has written nonsense into the books
 
     def pay(self, count: int = 1, **changes: Any) -> list[Intent]:
         """Authorized payments with their jobs."""
@@ -139,8 +141,17 @@ class Shop:
 
 
 @pytest.fixture
-def shop(conn: psycopg.Connection[Any], token: Token) -> Shop:
-    return Shop(conn, add_account(conn))
+def shop(conn: psycopg.Connection[Any], token: Token) -> Iterator[Shop]:
+    """The shop; whatever a test did with its payments, the invariants of states, books and nonces hold at its end."""
+    made = Shop(conn, add_account(conn))
+    yield made
+    assert made.spoiled or violations(conn) == []
+
+
+def violations(conn: psycopg.Connection[Any]) -> list[Violation]:
+    """Rows that break an invariant."""
+    ends = invariants.bounds(conn)
+    return [found for one in invariants.INVARIANTS for found in invariants.check(conn, one, 0, ends[one.over])]
 
 
 @dataclass

@@ -341,6 +341,7 @@ def _letters(shop: Shop) -> list[tuple[str, str, int]]:
 
 def _spoil(shop: Shop, payment: Any) -> None:
     """A hold of the payment's name with another content stands in the journal."""
+    shop.spoiled = True
     from requests_app.ledger import hold_of
     from requests_app.store import ledger
 
