@@ -75,6 +75,12 @@ def mismatch(terms: Terms, seen: Iterable[Observation]) -> tuple[Observation, Si
     return next((pair for pair in judged if pair[1] in MISMATCHES), None)
 
 
+def spent_otherwise(terms: Terms, seen: Iterable[Observation]) -> bool:
+    """Whether the log shows the payer's authorization used up by something else than this payment: canceled, or used not as asked."""
+    judged = {judge(terms, one) for one in seen} - {Sighting.FOREIGN}
+    return bool(judged) and Sighting.EXACT not in judged
+
+
 def raw(address: str) -> bytes:
     """The 20 bytes of an address text; b"" for a text that is none."""
     try:

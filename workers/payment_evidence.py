@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from requests_app import sightings
 from requests_app.crash_points import crash_point
 from requests_app.store import commands as store
 from requests_app.store import intents as intent_store
+from requests_app.store import observations
 from requests_app.store.commands import OpenCommand
 from requests_app.store.intents import Intent
 from requests_app.store.session import transaction
@@ -19,6 +21,7 @@ from workers.chain.events import decode_logs, decode_payload
 from workers.chain.payment_events import AuthorizationUsed, PaymentTransferred
 from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable
 from workers.chain.views import Receipt
+from workers.listener import GATEWAY
 from workers.payment_reverts import key_of
 
 if TYPE_CHECKING:
@@ -53,9 +56,13 @@ def _evidence(context: ShiftContext, command: OpenCommand) -> Evidence | Verdict
     if not all(isinstance(one, Ok) for one in said):
         raise Unavailable("the token does not say whether the authorization is used")
     unused = all(isinstance(one, Ok) and not one.value for one in said)
+    # Used in the finalized state too, so that what the log shows of it stays.
+    used_for_good = all(isinstance(one, Ok) and bool(one.value) for one in said)
+    seen = observations.of_refs(context.conn, GATEWAY, [intent.ref]).get(intent.ref, ()) if used_for_good else ()
+    otherwise = sightings.spent_otherwise(intent, seen)
     named = str(command.payload.get("tx_hash") or "").removeprefix("0x")
     if not named:
-        return Evidence(unused)
+        return Evidence(unused, otherwise=otherwise)
     try:
         tx_hash = bytes.fromhex(named)
     except ValueError:
@@ -64,7 +71,9 @@ def _evidence(context: ShiftContext, command: OpenCommand) -> Evidence | Verdict
         return rejected("not a transaction hash")
     receipt, finalized = _receipt(context, tx_hash)
     exact = receipt is not None and receipt.status == 1 and carries(intent, receipt)
-    return Evidence(unused, tx_hash, exact, exact and receipt is not None and receipt.block_number <= finalized)
+    return Evidence(
+        unused, tx_hash, exact, exact and receipt is not None and receipt.block_number <= finalized, otherwise
+    )
 
 
 def _receipt(context: ShiftContext, tx_hash: bytes) -> tuple[Receipt | None, int]:

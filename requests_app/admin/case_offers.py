@@ -120,7 +120,7 @@ def _slot_refusal(action: ReviewAction, slot: SlotView | None) -> str | None:
     if action in _NAMES_TRANSACTION:
         return None
     if action is ReviewAction.RESEND:
-        if slot is None or slot.state.value == "dead":
+        if slot is None or slot.state.value == "dead" or slot.reverted:
             return None
         return f"nonce {slot.nonce} is {slot.state.value}, not proven dead: two transactions for one thing could both be mined"
     if action is ReviewAction.FAIL:

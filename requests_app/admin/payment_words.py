@@ -17,7 +17,7 @@ EXPLANATIONS: Final[dict[ReviewAction, tuple[str, list[str]]]] = {
         "The payment goes back to its queue, before all others, and is signed anew at another nonce under the same authorization.",
         [
             "The chain is asked first: the authorization must be unused, at the head and in the finalized state.",
-            "The old nonce must be proven dead (rule G-RESEND), and the payer's window still open.",
+            "The old nonce must be proven dead (rule G-RESEND) or taken by a call that reverted for good, and the payer's window still open.",
             "Another person must confirm it.",
         ],
     ),
@@ -32,14 +32,14 @@ EXPLANATIONS: Final[dict[ReviewAction, tuple[str, list[str]]]] = {
         "The hold is posted by you, and the payment ends as settled with the transaction you name.",
         [
             "With a transaction: it must carry the payment exactly and be final; otherwise the command is rejected.",
-            "With documents: the chain must call the authorization unused, and nothing of ours may still be mined.",
+            "With documents: nothing of ours may still be mined, and the authorization must be unused, or used up for good by something else.",
             "A settled payment never changes again. Another person must confirm it.",
         ],
     ),
     ReviewAction.FAIL: (
         "The hold is voided and the payment ends as failed. The client sees your reason.",
         [
-            "The chain is asked first: the authorization must be unused, and nothing of ours may still be mined.",
+            "The chain is asked first: nothing of ours may still be mined, and the authorization must be unused, or used up for good by something else (canceled, another amount, another party).",
             "If the authorization can still be used by somebody else, the payer could yet pay: have it canceled on chain.",
         ],
     ),

@@ -41,6 +41,8 @@ SELECT command_id FROM c;
 -- The nonce of a subject: the one that is not dead, else the last one; with its newest call and the highest fees offered.
 SELECT n.signer_id, n.nonce, n.state, g.chain_id, g.address, g.status AS signer_status,
        m.attempts, m.seq, m.max_fee, m.max_priority, m.sent,
+       n.state = 'final' AND EXISTS (SELECT 1 FROM tx_attempt t WHERE t.signer_id = n.signer_id AND t.nonce = n.nonce
+                                        AND t.tx_hash = n.winner_hash AND t.receipt_status = 0) AS reverted,
        (SELECT t.raw_tx FROM tx_attempt t WHERE t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.kind IN ('pay', 'replace')
          ORDER BY t.seq DESC LIMIT 1) AS raw
   FROM nonce_slot n JOIN signer g ON g.id = n.signer_id

@@ -97,7 +97,10 @@ class OpenCommand(NamedTuple):
 
 
 class SlotView(NamedTuple):
-    """The nonce of a subject with what was offered for it. Fees are wei a gas, `raw` the newest bytes of its call."""
+    """The nonce of a subject with what was offered for it. Fees are wei a gas, `raw` the newest bytes of its call.
+
+    `reverted`: a call of ours has taken the nonce and reverted, final.
+    """
 
     signer_id: int
     nonce: int
@@ -110,6 +113,7 @@ class SlotView(NamedTuple):
     max_priority: int
     sent: bool
     raw: bytes | None
+    reverted: bool = False
 
     @property
     def resource(self) -> str:
@@ -190,6 +194,7 @@ def slot_of(conn: Connection[Any], subject: Subject) -> SlotView | None:
     return SlotView(
         row.signer_id, row.nonce, SlotState(row.state), row.chain_id, bytes(row.address), row.attempts, row.seq or 0,
         int(row.max_fee or 0), int(row.max_priority or 0), row.sent, bytes(row.raw) if row.raw else None,
+        row.reverted,
     )  # fmt: skip
 
 

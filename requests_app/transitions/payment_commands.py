@@ -35,6 +35,7 @@ ASKS_CHAIN: Final = frozenset({ReviewAction.RESEND, ReviewAction.FAIL, ReviewAct
 
 class Evidence(NamedTuple):
     """What the chain says. `unused`: latest and finalized state both call the authorization unused.
+    `otherwise`: it is used up for good, and the log shows by what: canceled by the payer, or used not as this payment asks.
 
     Of the transaction that the reviewer names: `exact` it carries this payment as asked, `final` nothing can take it back.
     """
@@ -43,6 +44,7 @@ class Evidence(NamedTuple):
     tx_hash: bytes | None = None
     exact: bool = False
     final: bool = False
+    otherwise: bool = False
 
 
 def judged(conn: Connection[Any], command: OpenCommand) -> tuple[Intent | None, Verdict | None]:
@@ -137,6 +139,8 @@ def _resend(conn: Connection[Any], command: OpenCommand, intent: Intent, found: 
     refusal = _not_over(conn, intent, found)
     if refusal is not None:
         return refusal
+    if not found.unused:
+        return rejected("the authorization is used up: the call would revert")
     if intent.window_closed:
         return rejected("the payer's authorization has ended")
     settling_store.bury_reverted(conn, intent.id)
@@ -181,7 +185,7 @@ def _settle(conn: Connection[Any], command: OpenCommand, intent: Intent, found: 
 
 def _not_over(conn: Connection[Any], intent: Intent, found: Evidence) -> Verdict | None:
     """Why a transaction may still move the money, or has; None when neither can be."""
-    if not found.unused:
+    if not found.unused and not found.otherwise:
         return rejected("the chain calls the authorization used, or does not say: name its transaction")
     slot = store.slot_of(conn, Subject(Kind.PAYMENT, intent.id))
     if slot is None or slot.state is SlotState.DEAD:

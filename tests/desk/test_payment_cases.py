@@ -91,6 +91,18 @@ def test_only_deeds_whose_guard_holds_are_offered(
     assert commands(case) == []
 
 
+@pytest.mark.parametrize(("receipt_status", "again"), [(0, True), (1, False)])
+def test_a_payment_whose_call_reverted_for_good_may_be_sent_anew(
+    receipt_status: int, again: bool, scene: Scene, ada: Person
+) -> None:
+    case = in_review(scene, "final", ReasonCode.REVERTED_FINAL)
+    attempt = models.TxAttempt.objects.get(nonce=900)
+    models.TxAttempt.objects.filter(pk=attempt.pk).update(state="mined", receipt_status=receipt_status)
+    models.NonceSlot.objects.filter(nonce=900).update(winner_hash=attempt.tx_hash)
+    ada.take(case)
+    assert ("resend" in offered(ada.get(case))) is again
+
+
 @pytest.mark.parametrize(
     ("deed", "fields", "payload"),
     [

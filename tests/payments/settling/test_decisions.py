@@ -235,6 +235,53 @@ def test_settling_what_was_paid_another_way_takes_a_dead_nonce(desk: Desk) -> No
     assert desk.entries == ["hold", "post"]
 
 
+@pytest.mark.parametrize(
+    "spent",
+    [
+        {"canceled": True, "payee": None, "amount": None},
+        {"canceled": False, "payee": bytes.fromhex(MERCHANT[2:]), "amount": TERMS.amount - 1},
+        {"canceled": False, "payee": b"\x42" * 20, "amount": TERMS.amount},
+        {"canceled": False, "payee": None, "amount": None},
+    ],
+)
+@pytest.mark.parametrize(("action", "end"), [("fail", "void"), ("settle", "post")])
+def test_an_authorization_that_is_used_up_otherwise_does_not_keep_the_payment_in_review_for_ever(
+    desk: Desk, spent: dict[str, Any], action: str, end: str
+) -> None:
+    """Canceled, or used for another amount or party: nothing can move the money as asked, which is as good as unused."""
+    desk.kill_nonce()
+    desk.token.use(desk.payment.ref, b"\x01" * 32)
+    paid = {"tx_hash": "0x" + "31" * 32, "off_chain": True}
+    observe(desk, **spent)
+    assert desk.decide(action, **paid)[0] == "rejected"  # not final yet
+    desk.node.finalize()
+    assert desk.decide("resend")[0] == "rejected"
+    assert desk.decide(action, **paid)[0] == "applied"
+    assert desk.entries == ["hold", end]
+
+
+def test_an_authorization_that_was_used_as_asked_is_no_failure(desk: Desk) -> None:
+    desk.kill_nonce()
+    desk.token.use(desk.payment.ref, b"\x01" * 32)
+    desk.node.finalize()
+    assert desk.decide("fail")[0] == "rejected"  # nothing shows by whom
+    observe(desk, canceled=False, payee=bytes.fromhex(MERCHANT[2:]), amount=TERMS.amount)
+    assert desk.decide("fail")[0] == "rejected"
+    assert desk.state == "needs_review"
+
+
+def observe(desk: Desk, *, canceled: bool, payee: bytes | None, amount: int | None) -> None:
+    """The log shows what became of the authorization."""
+    desk.shop.conn.execute(
+        "INSERT INTO payment_observation (source_id, position, ref, token, authorizer, payee, amount, canceled, tx_hash, block_hash,"
+        " observed_at) VALUES (1, %s, %s, %s, %s, %s, %s, %s, %s, %s, clock_timestamp())",
+        (
+            desk.node.block << 20, desk.payment.ref, bytes.fromhex(USDC[2:]), bytes.fromhex(PAYER[2:]), payee, amount, canceled,
+            b"\x01" * 32, b"\x02" * 32,
+        ),
+    )  # fmt: skip
+
+
 def test_a_silent_chain_leaves_the_command_open(desk: Desk) -> None:
     from tests.send.node import Drop
 
