@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -16,6 +17,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("measured")
         for line in LINES:
             terminalreporter.write_line(line)
+
+
+# Their tests run whole systems, kill processes or take times: one of them at a time.
+_SYSTEMS = {"stack", "wire", "sdk", "chaos", "faults", "processes", "devnet", "browser", "crash", "fuzz", "bugs"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of two runners side by side one has everything that runs a whole system, a file stays in one piece."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        item.add_marker(pytest.mark.xdist_group("system" if folder in _SYSTEMS else str(item.path)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,10 +9,14 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("RELAYER_VAR", str(Path(__file__).resolve().parent.parent / "var" / "test"))
+# Of two test runners side by side each has a server of its own: some tests stop theirs.
+_runner = os.environ.get("PYTEST_XDIST_WORKER", "")
+if not os.environ["RELAYER_VAR"].endswith(_runner):
+    os.environ["RELAYER_VAR"] += f"-{_runner}"
 # The tests' server need not survive a power cut.
 os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=off")
 
 # Servers under test are asked for little: they need not draw the desk before they answer.
 os.environ.setdefault("RELAYER_WARM_UP", "0")
 
-from relayer_site.settings import *  # noqa: F403
+from relayer_site.settings import *  # noqa: E402, F403
