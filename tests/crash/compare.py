@@ -26,7 +26,7 @@ READERS = {
     "delegated": intake.delegated,
     "unified": intake.unified,
 }
-USED = contract("DevnetUSD").event("AuthorizationUsed")
+USED, MOVED = contract("DevnetUSD").event("AuthorizationUsed"), contract("DevnetUSD").event("Transfer")
 OWNERLESS_PAYMENTS = """
 SELECT i.id, i.state FROM payment_intent i
  WHERE i.state IN ('authorized', 'settling', 'confirming', 'needs_review')
@@ -118,10 +118,14 @@ def _log(ground: Ground, scene: Scene) -> None:
     gateway = ground.deployment.gateway
     from workers.chain.events import TOPICS
 
-    logs = ground.rpc.logs(
-        [gateway["decryption"], gateway["input_verification"]], [["0x" + one.hex() for one in TOPICS]], first, sealed
+    watched = [gateway["decryption"], gateway["input_verification"]]
+    if Kind.PAYMENT in scene.kinds:
+        watched += [token["address"] for token in gateway["payment_tokens"]]
+    logs = ground.rpc.logs(watched, [["0x" + one.hex() for one in TOPICS]], first, sealed)
+    places = {(int(one["blockNumber"], 16) << 20) + int(one["logIndex"], 16): one["topics"][0] for one in logs}
+    wanted = Counter(
+        place for place, topic in places.items() if topic != MOVED.topic or places.get(place - 1) == USED.topic
     )
-    wanted = Counter((int(one["blockNumber"], 16) << 20) + int(one["logIndex"], 16) for one in logs)
     upto = "SELECT position FROM envelope_meta WHERE source_id = 1 AND position < (%s + 1)::bigint << 20"
     stored = Counter(row[0] for row in ground.rows(upto, (sealed,)))
     assert stored == wanted, (stored - wanted, wanted - stored)
