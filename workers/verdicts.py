@@ -21,7 +21,7 @@ from requests_app.store.queue import Subject
 from requests_app.store.session import transaction
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
-from workers import signers
+from workers import missing, signers
 from workers.chain.hexdata import MalformedHex, hex_data, quantity
 from workers.chain.rpc import Call
 from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable, WrongChain
@@ -114,6 +114,8 @@ def proven_dead(sightings: Sequence[Absence]) -> bool:
 def judge_missing(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAttempt], depth: Depth) -> None:
     """Nonces that the chain has consumed without any hash of ours: to a person after a minute, dead when R5 proves it."""
     now = lane.clock()
+    nonces = {item.nonce for item in suspects}
+    missing.recall(context, lane, nonces)
     _ask_everybody(context, lane, [item for item in suspects if item.nonce < depth.finalized_nonce])
     evidence: dict[Subject, dict[str, Any]] = {}
     dead: list[int] = []
@@ -125,6 +127,8 @@ def judge_missing(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAtte
             dead.append(item.nonce)
         if proven or late or lane.foreign_use:
             evidence[item.subject] = _evidence(lane, item, depth, proven)
+    if nonces:
+        missing.remember(context, lane, nonces)
     if not evidence:
         return
     text = "the chain has consumed the nonce, but knows none of the stored transactions"

@@ -91,6 +91,8 @@ class NonceSlot(models.Model):
     closed_at = models.DateTimeField(null=True)
     opened_epoch = models.BigIntegerField()
     winner_hash = models.BinaryField(null=True)
+    # Consumed on chain without a hash of ours: since when, and which endpoints said so (workers/missing.py).
+    missing = models.JSONField(null=True)
 
     class Meta:
         db_table = "nonce_slot"

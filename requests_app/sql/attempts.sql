@@ -194,3 +194,20 @@ t AS (
     FROM s WHERE t.signer_id = %(signer)s AND t.nonce = s.nonce
      AND CASE WHEN t.state IN ('prepared', 'unknown', 'accepted', 'refused') THEN true ELSE false END)
 SELECT nonce FROM s;
+
+-- name: missing_slots
+-- Notes about open slots; their ages count from the moment of the note.
+SELECT nonce, missing, extract(epoch FROM clock_timestamp())::float8 - (missing ->> 'at')::float8 AS elapsed
+  FROM nonce_slot
+ WHERE signer_id = %(signer)s AND nonce = ANY(%(nonces)b::bigint[]) AND CASE WHEN state IN ('signed', 'live') THEN true ELSE false END
+   AND (missing ->> 'at')::float8 > extract(epoch FROM clock_timestamp())::float8 - %(forget)s::float8;
+
+-- name: note_missing
+-- Fenced: a former holder's memory must not replace the present one's.
+WITH f AS MATERIALIZED (
+  SELECT epoch FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE)
+UPDATE nonce_slot n
+   SET missing = a.document || jsonb_build_object('at', extract(epoch FROM clock_timestamp())::float8)
+  FROM f CROSS JOIN unnest(%(nonces)b::bigint[], %(documents)s::jsonb[]) AS a(nonce, document)
+ WHERE n.signer_id = %(signer)s AND n.nonce = a.nonce AND CASE WHEN n.state IN ('signed', 'live') THEN true ELSE false END;

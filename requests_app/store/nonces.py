@@ -5,7 +5,8 @@ What the chain shows is a fact and not fenced; burying a slot is a decision and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from psycopg import Connection
@@ -87,3 +88,41 @@ def bury_slots(conn: Connection[Any], fence: Fence, signer_id: int, nonces: Sequ
         return set()
     parameters = {**fence._asdict(), "signer": signer_id, "nonces": list(nonces)}
     return {row.nonce for row in fetch_all(conn, "attempts", "bury_slots", parameters)}
+
+
+class Missing(NamedTuple):
+    """A nonce that is consumed without a hash of ours. `age`: seconds since that is known. `absent`: each endpoint's first and last
+    look (R5), seconds ago.
+    """
+
+    nonce: int
+    age: float
+    absent: Mapping[str, Sequence[float]]
+
+
+def missing_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], forget_seconds: float) -> list[Missing]:
+    """What was noted of open slots lately: not longer than `forget_seconds` ago."""
+    if not nonces:
+        return []
+    parameters = {"signer": signer_id, "nonces": list(nonces), "forget": forget_seconds}
+    return [
+        Missing(
+            row.nonce,
+            row.missing["age"] + row.elapsed,
+            {endpoint: [age + row.elapsed for age in ages] for endpoint, ages in row.missing["absent"].items()},
+        )
+        for row in fetch_all(conn, "attempts", "missing_slots", parameters)
+    ]
+
+
+def note_missing(conn: Connection[Any], fence: Fence, signer_id: int, found: Sequence[Missing]) -> int:
+    """Note it on the open slots, under the signer's lease; how many."""
+    if not found:
+        return 0
+    parameters = {
+        **fence._asdict(),
+        "signer": signer_id,
+        "nonces": [one.nonce for one in found],
+        "documents": [json.dumps({"age": one.age, "absent": one.absent}) for one in found],
+    }
+    return run(conn, "attempts", "note_missing", parameters)

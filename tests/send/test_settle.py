@@ -490,6 +490,44 @@ def test_a_consumed_nonce_without_our_hash_waits_a_minute_and_for_finality(conn,
     assert conn.execute("SELECT reason_code FROM review_case").fetchall() == [("foreign_nonce",)]
 
 
+def test_the_minute_of_a_foreign_nonce_is_longer_than_a_shift(conn, node, start):
+    """Chaos found it: a lane lives for a shift of 50 s at most, and its minute began anew with every holder."""
+    subjects = requests(conn, 1)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.known.clear()
+    node.use_elsewhere(parse(node.raws[0]).sender, 1)
+    node.finalize()
+    for seconds, status in ((0, "tx_in_flight"), (40, "tx_in_flight"), (40, "needs_review")):
+        conn.execute(
+            "UPDATE nonce_slot SET missing = jsonb_set(missing, '{at}', to_jsonb((missing ->> 'at')::float8 - %s))",
+            (seconds,),
+        )
+        age(conn)
+        turn.run(context)  # a new holder looks at everything at once
+        again(turn)
+        turn.run(context)
+        assert statuses(conn, subjects) == [status], seconds
+        turn.close()
+        context.leases.close()
+        turn, context = SettleTurn(), start()  # the next shift, in another process
+    assert conn.execute("SELECT reason_code FROM review_case").fetchall() == [("foreign_nonce",)]
+
+
+def test_what_was_noted_long_ago_is_another_story(conn, node, start):
+    subjects = requests(conn, 1)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.known.clear()
+    node.use_elsewhere(parse(node.raws[0]).sender, 1)
+    node.finalize()
+    conn.execute("""UPDATE nonce_slot SET missing = '{"age": 500, "absent": {}, "at": 1000}'""")
+    age(conn)
+    again(turn)
+    turn.run(context)
+    assert statuses(conn, subjects) == ["tx_in_flight"]
+
+
 def test_mined_slots_become_final(conn, node, start):
     requests(conn, 3)
     turn, context = SettleTurn(), start()

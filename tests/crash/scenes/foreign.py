@@ -19,6 +19,7 @@ class Foreign(Scene):
 
     aims: ClassVar[tuple[str, ...]] = (
         "absence_rpc",
+        "note_missing_commit",
         "bury_slots_commit",
         "decide_commit",
         "approve_commit",
