@@ -32,7 +32,7 @@ from workers.devnet.traffic import FORMS, Form, Submission, Traffic
 
 CHUNK = 40
 COMPLETED_SHARE = 0.99
-DRAIN_SECONDS = 150.0
+DRAIN_SECONDS = 240.0
 STOP_SECONDS = 30.0
 VAR = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")).with_name("chaos-stack")
 
@@ -46,7 +46,9 @@ class Plan:
     seed: int
     faults: float = 0.05
     stopped_seconds: float = 60.0
-    drain_seconds: float = DRAIN_SECONDS
+    drain_seconds: float = (
+        DRAIN_SECONDS  # a nonce spent elsewhere is believed after a minute, and after its block is final
+    )
     foreign: int = 0
     patience: float = 0.0
 
@@ -215,6 +217,9 @@ def judge(plan: Plan, stack: Stack, job_ids: list[str], start: int, spent: Seque
         for row in rows
         if row.status in ("failure", "timed_out")
     ]
+    left = plan.requests - report.statuses["completed"] - report.statuses["needs_review"]
+    if left:
+        problems.append(f"{left} rows neither completed nor in review")
     if len(spent) != plan.foreign:
         problems.append(f"{len(spent)} of {plan.foreign} foreign transactions came in")
     _judge_reviews(plan, reviews, report.statuses["needs_review"], spent, problems, lines)
