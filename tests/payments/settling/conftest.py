@@ -17,9 +17,9 @@ from requests_app.transitions import intents as transitions
 from tests.payments.terms import TERMS, USDC, add_account, authorization
 from tests.send.conftest import Context, node, start
 from tests.send.node import CHAIN_ID, Fault, Node, parse
-from workers.chain.keccak import topic
+from workers.chain.keccak import selector, topic
 from workers.chain.payment_events import CANCELED, USED
-from workers.chain.payments import AUTHORIZATION_STATE
+from workers.chain.payments import AUTHORIZATION_STATE, ERRORS
 from workers.payments import LaneSender
 from workers.settle_routes import make_settler
 from workers.settling import Handled
@@ -27,6 +27,7 @@ from workers.signers import Lane, SignerPool, sync
 
 __all__ = ["node", "start"]
 CHAIN = f"evm:{CHAIN_ID}"
+SELECTORS = {refusal: selector(signature) for signature, refusal in ERRORS.items()}
 TOKEN = {"address": USDC, "name": "USD Coin", "version": "2", "symbol": "USDC", "decimals": 6}
 
 
@@ -196,3 +197,13 @@ def refusing(selector: bytes, text: str = "execution reverted") -> Callable[[dic
         raise Fault(text, 3, "0x" + (selector + bytes(64)).hex())
 
     return refuse
+
+
+def outcomes(handled: list[Handled]) -> list[str]:
+    """How the deliveries of a run ended."""
+    return [one.outcome.value for one in handled]
+
+
+def letters(shop: Shop) -> list[tuple[Any, ...]]:
+    """Status, the payment's state, and deliveries of every dead letter."""
+    return shop.conn.execute("SELECT status, subject_state, attempts FROM dead_letter ORDER BY id").fetchall()

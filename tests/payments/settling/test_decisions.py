@@ -13,9 +13,8 @@ from requests_app.states import Kind, Status
 from requests_app.store import commands as store
 from requests_app.store.commands import NewCommand
 from requests_app.store.intents import Intent
-from tests.payments.settling.conftest import Shop, Token, Worker
+from tests.payments.settling.conftest import Shop, Token, Worker, outcomes
 from tests.payments.settling.test_ends import finalize, look, slot
-from tests.payments.settling.test_lane import outcomes
 from tests.payments.terms import MERCHANT, PAYER, TERMS, USDC
 from tests.send.node import Fault, Node, parse
 from workers import commands

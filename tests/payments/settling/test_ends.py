@@ -9,8 +9,7 @@ import pytest
 
 from requests_app.models.signing import SignerStatus
 from requests_app.store.intents import Intent
-from tests.payments.settling.conftest import Shop, Token, Worker, refusing
-from tests.payments.settling.test_lane import SELECTORS, outcomes
+from tests.payments.settling.conftest import SELECTORS, Shop, Token, Worker, outcomes, refusing
 from tests.send.node import Drop, Node, parse
 from workers import broadcast, receipts, replace, signers, verdicts, windows
 from workers.chain.payments import Refusal

@@ -10,20 +10,13 @@ import pytest
 from requests_app.store import intents
 from requests_app.store.queue import NORMAL, lease_jobs
 from requests_app.store.session import connect
-from tests.payments.settling.conftest import Shop, Token, Worker, refusing, sent_payments
+from tests.payments.settling.conftest import Shop, Worker, letters, outcomes, sent_payments
 from tests.payments.terms import MERCHANT, PAYER, TERMS
 from tests.send.node import Drop, Fault, Node, parse
-from workers.chain.keccak import selector
-from workers.chain.payments import ERRORS, Refusal
 from workers.settling import Outcome
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[[], Worker]
-SELECTORS = {refusal: selector(signature) for signature, refusal in ERRORS.items()}
-
-
-def outcomes(handled: list[Any]) -> list[str]:
-    return [one.outcome.value for one in handled]
 
 
 def test_a_batch_is_held_signed_sent_and_confirming(shop: Shop, node: Node, worker: Start) -> None:
@@ -110,7 +103,7 @@ def test_deliveries_of_other_states(shop: Shop, worker: Start) -> None:
     shop.visible()
     assert outcomes(process.work()) == ["poison"]
     assert shop.states(created) == ["created"]
-    assert _letters(shop) == [("parked", "created", 10)]
+    assert letters(shop) == [("parked", "created", 10)]
 
 
 def test_a_job_for_no_payment_is_dropped(shop: Shop, worker: Start) -> None:
@@ -149,51 +142,6 @@ def test_an_account_disabled_after_the_read_is_not_paid_for(shop: Shop, node: No
     assert not node.raws
 
 
-@pytest.mark.parametrize("refusal", [Refusal.INSUFFICIENT_BALANCE, Refusal.PAUSED])
-def test_what_time_heals_is_tried_until_the_deliveries_are_used_up(
-    shop: Shop, node: Node, worker: Start, refusal: Refusal
-) -> None:
-    (payment,) = shop.pay()
-    process = worker()
-    node.on_estimate = refusing(SELECTORS[refusal])
-    (handled,) = process.work()
-    assert handled.outcome is Outcome.RETRY
-    assert refusal.value in handled.detail
-    shop.conn.execute("UPDATE queue_job SET attempt = 9")
-    shop.visible()
-    assert outcomes(process.work()) == ["poison"]
-    assert shop.states(payment) == ["authorized"]
-    assert _letters(shop) == [("parked", "authorized", 10)]
-    assert shop.entries(payment) == []
-    assert not node.raws
-
-
-@pytest.mark.parametrize("refusal", [Refusal.BAD_SIGNATURE, Refusal.BLACKLISTED])
-def test_what_nothing_heals_is_poison_when_heard_twice(shop: Shop, node: Node, worker: Start, refusal: Refusal) -> None:
-    (payment,) = shop.pay()
-    process = worker()
-    node.on_estimate = refusing(SELECTORS[refusal])
-    assert outcomes(process.work()) == ["retry"]
-    shop.visible()
-    assert outcomes(process.work()) == ["poison"]
-    assert shop.states(payment) == ["authorized"]
-    assert _letters(shop) == [("parked", "authorized", 2)]
-
-
-def test_a_silent_node_uses_no_delivery_up(shop: Shop, node: Node, worker: Start) -> None:
-    (payment,) = shop.pay()
-    process = worker()
-    shop.conn.execute("UPDATE queue_job SET attempt = 40")
-
-    def silent(methods: list[str]) -> None:
-        raise Drop
-
-    node.on_batch = silent
-    assert outcomes(process.work()) == ["retry"]
-    assert shop.states(payment) == ["authorized"]
-    assert _letters(shop) == []
-
-
 def test_one_poisoned_member_does_not_hold_up_the_batch(shop: Shop, node: Node, worker: Start) -> None:
     payments = shop.pay(4)
     # A hold of this name with another content: the journal refuses the whole of what it comes with.
@@ -204,79 +152,6 @@ def test_one_poisoned_member_does_not_hold_up_the_batch(shop: Shop, node: Node, 
     assert shop.states(*payments) == ["confirming", "confirming", "authorized", "confirming"]
     nonces = [parse(raw).nonce for raw in node.raws]
     assert nonces == list(range(nonces[0], nonces[0] + 3))
-
-
-def test_the_executor_of_an_authorization_is_found_before_anything_is_signed(
-    shop: Shop, node: Node, token: Token, worker: Start
-) -> None:
-    (payment,) = shop.pay()
-    token.use(payment.ref, b"\x77" * 32)
-    node.on_estimate = refusing(SELECTORS[Refusal.USED])
-    (handled,) = worker().work()
-    assert (handled.outcome, handled.detail) == (Outcome.SENT, "tx 0x" + "77" * 32)
-    (now,) = shop.now(payment)
-    assert (now.state.value, now.tx_hash) == ("confirming", b"\x77" * 32)
-    assert shop.entries(payment) == ["hold"]
-    assert shop.jobs() == 0
-    assert not node.raws
-
-
-def test_an_executor_that_nobody_shows_is_a_case(shop: Shop, node: Node, token: Token, worker: Start) -> None:
-    (payment,) = shop.pay()
-    token.use(payment.ref, b"\x77" * 32)
-    token.quiet = True
-    node.on_estimate = refusing(SELECTORS[Refusal.USED])
-    assert outcomes(worker().work()) == ["needs_review"]
-    assert shop.states(payment) == ["needs_review"]
-    assert shop.reason(payment) == "outcome_unknown"
-    assert shop.entries(payment) == ["hold"]
-
-
-def test_an_authorization_canceled_on_chain_ends_the_payment_once_final(
-    shop: Shop, node: Node, token: Token, worker: Start
-) -> None:
-    (payment,) = shop.pay()
-    token.use(payment.ref, b"\x78" * 32, canceled=True)
-    node.on_estimate = refusing(SELECTORS[Refusal.USED])
-    process = worker()
-    assert outcomes(process.work()) == ["retry"]
-    assert shop.states(payment) == ["authorized"]
-    node.finalize()
-    shop.visible()
-    assert outcomes(process.work()) == ["no-op"]
-    assert shop.states(payment) == ["canceled"]
-    assert shop.entries(payment) == []
-    assert shop.jobs() == 0
-
-
-def test_a_window_that_is_not_open_yet_is_waited_for_in_one_piece(shop: Shop, node: Node, worker: Start) -> None:
-    shop.pay(valid_after="1000")
-    node.on_estimate = refusing(SELECTORS[Refusal.NOT_YET_VALID])
-    assert outcomes(worker().work()) == ["retry"]
-    row = shop.conn.execute("SELECT extract(epoch FROM visible_at - clock_timestamp()) FROM queue_job").fetchone()
-    assert row is not None
-    assert 990 < row[0] < 1001  # the stub's blocks are of second 1
-
-
-def test_a_closed_window_ends_a_payment_that_was_never_signed(shop: Shop, node: Node, worker: Start) -> None:
-    (payment,) = shop.pay(valid_before="1000")
-    node.on_estimate = refusing(SELECTORS[Refusal.EXPIRED])
-    assert outcomes(worker().work()) == ["no-op"]
-    (now,) = shop.now(payment)
-    assert (now.state.value, now.state_reason) == ("canceled", "expired")
-    assert shop.entries(payment) == []
-
-
-def test_foreign_chains_and_tokens_are_never_signed_for(shop: Shop, node: Node, worker: Start, settings: Any) -> None:
-    from requests_app.config import config
-
-    (payment,) = shop.pay()
-    process = worker()
-    settings.PAYMENT_TOKENS = []
-    config.cache_clear()
-    assert outcomes(process.work()) == ["poison"]
-    assert shop.states(payment) == ["authorized"]
-    assert not node.raws
 
 
 def test_a_payment_the_node_refuses_for_good_goes_to_a_person(shop: Shop, node: Node, worker: Start) -> None:
@@ -335,10 +210,6 @@ def _create(shop: Shop) -> str:
     return create(shop.conn, shop.account, TERMS._replace(chain=CHAIN)).public_id
 
 
-def _letters(shop: Shop) -> list[tuple[str, str, int]]:
-    return shop.conn.execute("SELECT status, subject_state, attempts FROM dead_letter ORDER BY id").fetchall()  # type: ignore[return-value]
-
-
 def _spoil(shop: Shop, payment: Any) -> None:
     """A hold of the payment's name with another content stands in the journal."""
     shop.spoiled = True
@@ -369,7 +240,7 @@ def test_deliveries_of_a_signed_payment_are_used_up_too(shop: Shop, node: Node, 
     assert shop.states(payment) == ["needs_review"]
     assert shop.reason(payment) == "outcome_unknown"
     assert shop.entries(payment) == ["hold"]
-    assert _letters(shop) == [("parked", "needs_review", 10)]
+    assert letters(shop) == [("parked", "needs_review", 10)]
 
 
 def test_busy_books_cost_a_second_and_no_payment(shop: Shop, node: Node, worker: Start) -> None:
