@@ -5,7 +5,7 @@
 -- name: bounds
 -- Entries reach as far as legs do: those of a lost tail are looked at, too.
 SELECT greatest((SELECT max(seq) FROM ledger_entry), (SELECT max(entry_seq) FROM ledger_leg), 0) AS entries,
-       coalesce((SELECT max(id) FROM payment_intent), 0) AS intents,
+       coalesce((SELECT min(id) FROM payment_intent) - 1, 0) AS before, coalesce((SELECT max(id) FROM payment_intent), 0) AS intents,
        (SELECT count(*) FROM ledger_balance) AS balances;
 
 -- name: clock

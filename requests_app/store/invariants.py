@@ -64,10 +64,20 @@ INVARIANTS: Final = (
 )
 
 
+def spans(conn: Connection[Any]) -> dict[Over, tuple[int, int]]:
+    """From where (exclusive) to where the windows of each kind reach now."""
+    row = fetch_only(conn, "invariants", "bounds")
+    return {
+        Over.ENTRIES: (0, row.entries),
+        Over.INTENTS: (row.before, row.intents),
+        Over.BALANCES: (0, row.balances),
+        Over.WHOLE: (0, 1),
+    }
+
+
 def bounds(conn: Connection[Any]) -> dict[Over, int]:
     """How far the windows of each kind reach now."""
-    row = fetch_only(conn, "invariants", "bounds")
-    return {Over.ENTRIES: row.entries, Over.INTENTS: row.intents, Over.BALANCES: row.balances, Over.WHOLE: 1}
+    return {over: high for over, (_, high) in spans(conn).items()}
 
 
 def clock(conn: Connection[Any]) -> float:

@@ -189,11 +189,19 @@ def test_the_duty_names_counts_and_publishes(
 
 
 def test_windows_come_round() -> None:
-    reach = 2 * books.WINDOW + 5
-    seen = [books.window(turn, reach, Over.INTENTS) for turn in range(4)]
-    assert seen == [(0, books.WINDOW), (books.WINDOW, 2 * books.WINDOW), (2 * books.WINDOW, reach), (0, books.WINDOW)]
-    assert books.window(7, 10, Over.ENTRIES) == (0, 10)
-    assert books.window(7, 0, Over.ENTRIES) == (0, 0)
+    width = books.WINDOW
+    first, last = 7, 7 + 2 * width + 5
+    seen = [books.window(turn, first, last) for turn in range(4)]
+    assert seen == [(7, 7 + width), (7 + width, 7 + 2 * width), (7 + 2 * width, last), (7, 7 + width)]
+    assert books.window(7, 3, 10) == (3, 10)
+    assert books.window(7, 0, 0) == (0, 0)
+
+
+def test_windows_begin_with_the_first_payment_that_is_left(world: Conn) -> None:
+    """Retention takes old payments away; ids that nobody has any more are not looked at."""
+    first, last = invariants.spans(world)[Over.INTENTS]
+    row = world.execute("SELECT min(id) - 1, max(id) FROM payment_intent").fetchone()
+    assert row == (first, last)
 
 
 def test_looks_are_short_and_the_limit_is_lifted_again(conn: Conn) -> None:

@@ -16,7 +16,7 @@ import psycopg
 
 from requests_app.metrics import invariant_violations
 from requests_app.store import invariants, ledger
-from requests_app.store.invariants import INVARIANTS, Invariant, Over
+from requests_app.store.invariants import INVARIANTS, Invariant
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -32,25 +32,25 @@ _published: dict[str, float] = {}
 
 def run(context: ShiftContext, lease: HeldLease) -> int:
     """One window of each invariant, and the head when it is due. Reads only: not fenced. Returns 0: there is never work left over."""
-    reach = invariants.bounds(context.conn)
+    reach = invariants.spans(context.conn)
     minute = int(invariants.clock(context.conn) // INTERVAL)
     with invariants.patience(context.conn, PATIENCE_SECONDS):
         for one in INVARIANTS:
             if context.stopping():
                 return 0
-            _look(context, one, *window(minute, reach[one.over], one.over))
+            _look(context, one, *window(minute, *reach[one.over]))
     if monotonic() - _published.get("head", -PUBLISH_SECONDS) >= PUBLISH_SECONDS:
         _published["head"] = monotonic()
         publish_head(context)
     return 0
 
 
-def window(turn: int, reach: int, over: Over) -> tuple[int, int]:
-    """The window (low, high] of a turn: one after the other, then from the beginning."""
-    if over is Over.WHOLE or reach <= WINDOW:
-        return 0, reach
-    low = turn % -(-reach // WINDOW) * WINDOW
-    return low, min(low + WINDOW, reach)
+def window(turn: int, first: int, last: int) -> tuple[int, int]:
+    """The window (low, high] of a turn within (first, last]: one after the other, then from the beginning."""
+    if last - first <= WINDOW:
+        return first, last
+    low = first + turn % -(-(last - first) // WINDOW) * WINDOW
+    return low, min(low + WINDOW, last)
 
 
 def publish_head(context: ShiftContext) -> None:

@@ -70,10 +70,11 @@ class Command(BaseCommand):
 
 def looks(conn: Connection[Any], chosen: list[Invariant], window: int) -> Iterator[tuple[Invariant, int, int]]:
     """Every window of every invariant, as far as the tables reach now."""
-    reach = invariants.bounds(conn)
+    reach = invariants.spans(conn)
     for one in chosen:
         if one.over is Over.WHOLE:
             yield one, 0, 0
             continue
-        for low in range(0, reach[one.over], window):
-            yield one, low, min(low + window, reach[one.over])
+        first, last = reach[one.over]
+        for low in range(first, last, window):
+            yield one, low, min(low + window, last)
