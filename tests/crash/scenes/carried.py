@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from time import monotonic
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -21,6 +22,7 @@ from workers.sqs_client import sqs_queue
 from workers.sweep import DutyTurn
 
 LEASE_SECONDS = 1.0
+STRAY_SECONDS = 2.0
 
 
 class Carried(Payment):
@@ -39,6 +41,7 @@ class Carried(Payment):
 
     def prepare(self) -> None:
         super().prepare()
+        self._stray_at = 0.0
         self._stack = ExitStack()
         settings.QUEUE_URL = self._stack.enter_context(cloud()).url()
 
@@ -53,7 +56,8 @@ class Carried(Payment):
     def weather(self) -> None:
         """Messages that lead nowhere come along."""
         super().weather()
-        if self.left("turn_away_keys_rpc"):
+        if self.left("turn_away_keys_rpc") and monotonic() >= self._stray_at:
+            self._stray_at = monotonic() + STRAY_SECONDS
             sqs_queue(settings.QUEUE_URL).send(["pi_000000000000000000000000/settle"])
 
 
