@@ -172,10 +172,12 @@ def two_rate(conn: Connection, count: int) -> float:
         child.start()
     gate.wait()
     started = perf_counter()
-    assert sum(done.get() for _ in children) == count
-    took = perf_counter() - started
     for child in children:
         child.join()
+    took = perf_counter() - started
+    if any(child.exitcode for child in children):
+        raise RuntimeError("a process of the bench has failed")
+    assert sum(done.get() for _ in children) == count
     return count / took
 
 
@@ -214,6 +216,28 @@ def medians(*measures: Callable[[], float], rounds: int) -> list[float]:
     return [statistics.median(column) for column in zip(*found, strict=True)]
 
 
+def measure(conn: Connection, table: Table, count: int, rounds: int) -> None:
+    """Every rate, and the ratios that have a bar."""
+    settle_rate(conn, BATCH, BATCH)  # plans, pages and imports are warm
+    signed, ours, loop, hundred, two = medians(
+        signing_rate,
+        lambda: settle_rate(conn, count, BATCH),
+        lambda: settle_rate(conn, max(100, count // 25), 1),
+        lambda: settle_rate(conn, count, 100),
+        lambda: two_rate(conn, 2 * count),
+        rounds=rounds,
+    )
+    check(conn)
+    table.least("signatures by eth_account + coincurve, one core", signed, "tx/s")
+    table.least("P2 settle path, batches of 500, one process", ours, "payments/s")
+    table.least("batches of 100", hundred, "payments/s")
+    table.least("one payment a transaction", loop, "payments/s")
+    table.least("two processes", two, "payments/s")
+    table.least("P2 settle path / signing rate", ours / signed, "x", 1.5)
+    table.least("P2 settle path / one payment a transaction", ours / loop, "x", 10)
+    table.least("P2 two processes / one", two / ours, "x", 1.6)
+
+
 def main() -> None:
     """Run everything and print the table; exit code 1 when a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -238,25 +262,7 @@ def main() -> None:
         connections["default"].close()
         with connect("worker", name="bench") as conn:
             conn.execute("SET statement_timeout = 0")
-            count = options.payments
-            settle_rate(conn, BATCH, BATCH)  # plans, pages and imports are warm
-            signed, ours, loop, hundred, two = medians(
-                signing_rate,
-                lambda: settle_rate(conn, count, BATCH),
-                lambda: settle_rate(conn, max(100, count // 25), 1),
-                lambda: settle_rate(conn, count, 100),
-                lambda: two_rate(conn, 2 * count),
-                rounds=options.rounds,
-            )
-            check(conn)
-        table.least("signatures by eth_account + coincurve, one core", signed, "tx/s")
-        table.least("P2 settle path, batches of 500, one process", ours, "payments/s")
-        table.least("batches of 100", hundred, "payments/s")
-        table.least("one payment a transaction", loop, "payments/s")
-        table.least("two processes", two, "payments/s")
-        table.least("P2 settle path / signing rate", ours / signed, "x", 1.5)
-        table.least("P2 settle path / one payment a transaction", ours / loop, "x", 10)
-        table.least("P2 two processes / one", two / ours, "x", 1.6)
+            measure(conn, table, options.payments, options.rounds)
         print(table.document())
         if options.json:
             Path(options.json).write_text(table.document())
