@@ -201,7 +201,7 @@ class Clock:
             "CREATE OR REPLACE FUNCTION injected.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS "
             "$$ SELECT current_setting('test.now')::timestamptz $$"
         )
-        conn.execute("SET search_path = injected, public, pg_catalog")
+        conn.execute("SET search_path = public, injected, pg_catalog")  # tables that are made belong to public
         self.now = start
         self.forward(0)
 
