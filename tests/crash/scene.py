@@ -23,6 +23,7 @@ from workers.listener import ListenerTurn
 from workers.readiness import ReadinessTurn
 from workers.settle import SettleTurn
 from workers.shift import ShiftContext, Turn
+from workers.sweep import duties
 
 if TYPE_CHECKING:
     from tests.crash.ground import Ground
@@ -45,9 +46,9 @@ PENDING: Mapping[str, str] = {
     **dict.fromkeys(
         (
             "authorization_state_rpc", "cancel_unsent_commit", "decide_payment_commit", "doubt_payments_commit",
-            "executed_elsewhere_commit", "fail_closed_commit", "find_spent_rpc", "give_up_commit", "lose_payments_commit",
-            "named_receipt_rpc", "over_rpc", "payment_evidence_rpc", "revert_payments_commit", "spent_final_rpc", "until_valid_rpc",
-            "window_final_rpc",
+            "executed_elsewhere_commit", "fail_closed_commit", "find_spent_rpc", "give_up_commit", "heed_commit", "hidden_receipts_rpc",
+            "lose_payments_commit", "named_receipt_rpc", "over_rpc", "payment_evidence_rpc", "revert_payments_commit", "spent_final_rpc",
+            "stuck_head_rpc", "until_valid_rpc", "window_final_rpc",
         ),
         "payments whose end is not the plain one: tests/payments/settling/test_crashes.py, test_confirm_crashes.py",
     ),
@@ -140,6 +141,15 @@ class Deeds:
 
     def close(self) -> None:
         """Nothing is kept."""
+
+
+def duty_turns(*names: str) -> list[Turn]:
+    """Duties of the sweep cluster by name, each due again at once."""
+    found = [turn for turn in duties() if turn.name in names]
+    assert {turn.name for turn in found} == set(names)
+    for turn in found:
+        turn._interval = 0.05
+    return list(found)
 
 
 @cache

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from tests.crash.scene import PAYMENTS, Deeds, Scene
+from tests.crash.scene import PAYMENTS, Deeds, Scene, duty_turns
 from tests.payments.settling.chain import MERCHANT
+from workers.commands import CommandTurn
 from workers.devnet.authorization import authorize
-from workers.duties import confirm, payment_jobs, recon, stuck_payments
 from workers.listener import ListenerTurn
 from workers.settle import SettleTurn
 from workers.shift import ShiftContext, Turn
-from workers.sweep import DutyTurn
 
 PATH = "/v1/payment-intents"
 LATER = 4_000_000_000
@@ -26,17 +25,12 @@ class Payment(Scene):
     payments: ClassVar[int] = 2
 
     def turns(self) -> list[Turn]:
-        duties: dict[str, Any] = {
-            "confirm": confirm.Confirmation().run,
-            "stuck_payments": stuck_payments.run,
-            "payment_jobs": payment_jobs.run,
-            "recon": recon.Reconciliation().run,
-        }
         return [
             Deeds(self),
             SettleTurn(),
+            CommandTurn(),
             ListenerTurn(),
-            *(DutyTurn(name, SOON, duty) for name, duty in duties.items()),
+            *duty_turns("confirm", "payment_jobs", "recon"),
         ]
 
     def act(self, context: ShiftContext) -> None:
@@ -91,6 +85,6 @@ class Paid(Payment):
         "key_claim_commit", "keyed_work_commit", "create_payment_commit", "create_intent_commit", "authorize_commit",
         "lease_payments_commit", "estimate_payments_rpc", "prepare_settle_commit", "record_payments_commit", "confirm_head_rpc",
         "confirm_blocks_rpc", "settle_payments_commit", "enqueue_payments_commit", "expire_payments_commit", "open_recon_commit",
-        "recon_window_rpc", "reconcile_commit", "find_payments_rpc", "ack_payments_commit", "heed_commit", "hidden_receipts_rpc",
-        "record_mined_commit", "record_requests_commit", "record_receipts_commit", "stuck_head_rpc", "nack_payments_commit",
+        "recon_window_rpc", "reconcile_commit", "find_payments_rpc", "ack_payments_commit",
+        "record_mined_commit", "nack_payments_commit",
     )  # fmt: skip

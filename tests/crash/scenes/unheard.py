@@ -13,7 +13,12 @@ LOOKS = {"workers.receipts.LOOK_AFTER_SECONDS": 0.05, "workers.receipts.LONGEST_
 class Unheard(Scene):
     """eth_getLogs fails until the receipts have been found."""
 
-    aims: ClassVar[tuple[str, ...]] = ("refresh_count_rpc", "receipts_rpc", "record_lookups_commit")
+    aims: ClassVar[tuple[str, ...]] = (
+        "refresh_count_rpc",
+        "receipts_rpc",
+        "record_lookups_commit",
+        "record_receipts_commit",
+    )
     constants = LOOKS
     _deaf = False
 

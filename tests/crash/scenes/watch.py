@@ -19,7 +19,7 @@ class Swept(Scene):
     """A row without a job gets exactly one; what ended is counted once."""
 
     aims: ClassVar[tuple[str, ...]] = (
-        "enqueue_lost_commit", "figures_commit", "forget_steps_commit", "duty_band_commit", "purge_commit", "purge_congestion_commit",
+        "enqueue_lost_commit", "figures_commit", "waiting_figures_commit", "forget_steps_commit", "duty_band_commit", "purge_commit", "purge_congestion_commit",
     )  # fmt: skip
     constants: ClassVar = {"workers.duties.figures.SETTLE_SECONDS": 0.0, "workers.duties.jobs.IDLE_SECONDS": 0.0}
     _robbed = False
