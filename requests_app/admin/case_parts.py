@@ -13,8 +13,8 @@ from django.urls import reverse
 from requests_app.admin import cells
 from requests_app.admin.case_offers import TITLES, Situation
 from requests_app.admin.forms import DeedForm
+from requests_app.admin.money import money
 from requests_app.admin.page import Notice, Section, Table
-from requests_app.admin.payments import units
 from requests_app.admin.requests import fixed_bytes
 from requests_app.assignments import RENEW_SECONDS, Assigned
 from requests_app.models import Command, PaymentIntent, ReviewCase, ReviewDecision, TxAttempt
@@ -194,7 +194,8 @@ def question_of(row: GatewayRequest | PaymentIntent, slot: SlotView | None) -> Q
 
 def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Section]:
     """What every node says, side by side."""
-    rows = [_node_row(report) for report in reports]
+    token = now.row.token if isinstance(now.row, PaymentIntent) else ""
+    rows = [_node_row(report, token) for report in reports]
     headers = (
         "Node",
         "Answered",
@@ -214,7 +215,7 @@ def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Sectio
     return tables
 
 
-def _node_row(report: NodeReport) -> Sequence[Any]:
+def _node_row(report: NodeReport, token: str) -> Sequence[Any]:
     if report.error is not None:
         answer = cells.stacked((cells.toned("no answer", "bad"), cells.wrapped(report.error)))
         return (report.node, answer, *[cells.NOTHING] * 4)
@@ -222,7 +223,7 @@ def _node_row(report: NodeReport) -> Sequence[Any]:
     words = {None: "not said", True: "yes", False: "no"}
     flags = [cells.stacked_pairs([(name, words[value])]) for name, value in report.flags.items()]
     if report.funds is not None:
-        flags.append(cells.stacked_pairs([("payer's funds", units(report.funds))]))
+        flags.append(cells.stacked_pairs([("payer's funds", money(report.funds, token))]))
     return (
         report.node,
         cells.toned(f"in {report.seconds * 1000:.0f} ms", "good"),

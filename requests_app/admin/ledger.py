@@ -16,8 +16,9 @@ from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin
+from requests_app.admin.money import units
 from requests_app.admin.page import Facts, Section, Table
-from requests_app.admin.payments import postings, units
+from requests_app.admin.payments import postings
 from requests_app.admin.requests import fixed_bytes
 from requests_app.models import LedgerBalance, LedgerEntry, LedgerLeg, PaymentIntent
 

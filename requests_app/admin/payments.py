@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from unfold.decorators import display
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
 from requests_app.admin.explain import INTENT_MEANING
+from requests_app.admin.money import money, units
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
 from requests_app.admin.subject import attempt_table, open_case, slot_table
@@ -35,11 +37,7 @@ from requests_app.models import (
 from requests_app.states import IntentState, Kind
 
 _LIMIT: Final = 200
-
-
-def units(amount: Decimal | int) -> Any:
-    """Token units, thousands apart; which decimals they have is the token's matter."""
-    return format_html('<span class="rl-number">{}</span>', f"{int(amount):,}".replace(",", "\u202f"))
+_FAR: Final = 253_402_300_800  # the year 10000
 
 
 def payment_sections(row: PaymentIntent) -> list[Section]:
@@ -85,15 +83,25 @@ def terms(row: PaymentIntent) -> list[tuple[str, Any]]:
     """What the client asked and the payer signed. Every text came from outside and is escaped."""
     signed = row.authorization or {}
     return [
-        ("Amount", units(row.amount)),
+        ("Amount", money(row.amount, row.token)),
         ("Token", cells.code(row.token, 42)),
         ("Payer", cells.code(row.payer, 42)),
         ("Merchant", cells.code(row.merchant, 42)),
         ("Chain", cells.code(row.chain, 42)),
-        ("Valid after", cells.code(str(signed["valid_after"]), 20) if signed else cells.NOTHING),
-        ("Valid before", cells.code(str(signed["valid_before"]), 20) if signed else cells.NOTHING),
+        ("Valid after", _bound(signed.get("valid_after"))),
+        ("Valid before", _bound(signed.get("valid_before"))),
         ("Signature", cells.code(str(signed.get("signature", ""))) if signed else "not authorized yet"),
     ]
+
+
+def _bound(seconds: Any) -> Any:
+    """A bound of the payer's window: a time where it is one, else the number itself, which may be of any size."""
+    if seconds is None:
+        return cells.NOTHING
+    text = str(seconds)
+    if not text.isdecimal() or not 0 < int(text) < _FAR:
+        return "any time" if text == "0" else cells.code(text, 20)
+    return cells.moment(datetime.fromtimestamp(int(text), UTC))
 
 
 def entries(row: PaymentIntent) -> Section:
@@ -147,16 +155,15 @@ def observations(row: PaymentIntent) -> Section:
             cells.number(seen.position >> 20),
             cells.toned("canceled", "warn") if seen.canceled else cells.toned("used", "good"),
             cells.hex_code(seen.token),
-            cells.hex_code(seen.authorizer),
-            cells.hex_code(seen.payee),
-            units(seen.amount) if seen.amount is not None else cells.NOTHING,
+            cells.stacked((cells.hex_code(seen.authorizer), cells.hex_code(seen.payee))),
+            money(seen.amount, cells.as_hex(seen.token) or "") if seen.amount is not None else cells.NOTHING,
             cells.hex_code(seen.tx_hash),
             cells.short_moment(seen.observed_at),
         )
         for seen in PaymentObservation.objects.filter(ref=row.ref).order_by("source_id", "position")[:_LIMIT]
     ]
-    headers = ("Block", "Authorization", "Token", "Payer", "Paid to", "Amount", "Transaction", "Read")
-    return Table("On the chain", headers, rows, "The log shows no use of its authorization.", frozenset({0, 5}))
+    headers = ("Block", "Authorization", "Token", "Payer, payee", "Amount", "Transaction", "Read")
+    return Table("On the chain", headers, rows, "The log shows no use of its authorization.", frozenset({0, 4}))
 
 
 def exceptions(row: PaymentIntent) -> list[Section]:
@@ -237,7 +244,7 @@ def payments_in_review(address: str) -> list[int]:
 class PaymentAdmin(RecordAdmin):
     """Payment intents, newest first."""
 
-    list_display = ("payment", "status", "in_state", "sum", "from_payer", "to_merchant", "transaction", "created")
+    list_display = ("payment", "status", "in_state", "sum", "parties", "transaction", "created")
     list_display_links = ("payment",)
     list_filter = ("state", CreatedFilter)
     search_fields = ("=public_id",)
@@ -284,18 +291,13 @@ class PaymentAdmin(RecordAdmin):
 
     @display(description="Amount")
     def sum(self, obj: PaymentIntent) -> Any:
-        """Token units."""
-        return units(obj.amount)
+        """In the token's decimals."""
+        return money(obj.amount, obj.token)
 
-    @display(description="Payer")
-    def from_payer(self, obj: PaymentIntent) -> Any:
-        """Who pays."""
-        return cells.code(obj.payer)
-
-    @display(description="Merchant")
-    def to_merchant(self, obj: PaymentIntent) -> Any:
-        """Who is paid."""
-        return cells.code(obj.merchant)
+    @display(description="Payer, merchant")
+    def parties(self, obj: PaymentIntent) -> Any:
+        """Who pays whom."""
+        return cells.stacked((cells.code(obj.payer), cells.code(obj.merchant)))
 
     @display(description="Transaction")
     def transaction(self, obj: PaymentIntent) -> Any:
