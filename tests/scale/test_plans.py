@@ -130,7 +130,9 @@ def test_no_call_of_the_api_reads_more_than_ten_thousand_rows_a_plan(
             transaction.set_rollback(True)  # what was stored would be in the way of the same statement under EXPLAIN
         asked = questions(found)
         assert len(asked) <= 4 * len(call.targets), call.name
-        dear[call.name] += too_dear(costs(seeded, asked), counting if "queued" in call.name or call.method == "POST" else ROWS)
+        dear[call.name] += too_dear(
+            costs(seeded, asked), counting if "queued" in call.name or call.method == "POST" else ROWS
+        )
     assert {name: found for name, found in dear.items() if found} == {}
 
 
