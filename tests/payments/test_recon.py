@@ -249,6 +249,17 @@ def test_only_final_sealed_and_applied_blocks_are_reconciled(
     assert store.open_cursor(log, SOURCE) == 60
 
 
+def test_an_applier_that_is_always_behind_the_seal_does_not_stop_it(
+    log: Connection, chain: StubChain, context: Context
+) -> None:
+    record(log, 1, 100, [])
+    shown.applier().catch_up(log)
+    record(log, 101, 106, [])  # sealed and final, but not applied yet, as at any moment of a fast chain
+    chain.head = 106
+    assert Reconciliation().run(context, shown.Lease()) == 0  # type: ignore[arg-type]
+    assert store.open_cursor(log, SOURCE) == 100
+
+
 def test_unreferenced_looks_back_no_further_than_the_last_window(log: Connection) -> None:
     ((one, _),) = shown.settling(log)
     with log.transaction():

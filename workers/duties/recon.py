@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from requests_app.crash_points import crash_point
 from requests_app.store import consumers, envelopes
 from requests_app.store import recon as store
-from requests_app.store.envelopes import Fence, last_position
+from requests_app.store.envelopes import INDEX_BITS, Fence
 from requests_app.store.session import retry_serialization
 from requests_app.transitions.reconciling import Reconciled, reconcile
 from workers.chain.events import DecodedLogs
@@ -58,8 +58,8 @@ class Reconciliation:
         crash_point("after_open_recon_commit")
         found = 0
         for _ in range(WINDOWS_A_RUN):
-            hi = min(final, lo + self.window - 1)
-            if hi < lo or context.stopping() or not self._applied(context, hi):
+            hi = min(final, self._applied(context), lo + self.window - 1)
+            if hi < lo or context.stopping():
                 break
             asked = self.window
             shown = self._ask(context, lo, hi)
@@ -110,6 +110,6 @@ class Reconciliation:
             return None
         return shown
 
-    def _applied(self, context: ShiftContext, hi: int) -> bool:
-        """Whether the applier has come past the window: what it has not seen is not missing."""
-        return consumers.read_consumer(context.conn, GATEWAY).position >= last_position(hi)
+    def _applied(self, context: ShiftContext) -> int:
+        """The last block that the applier has come past: what it has not seen is not missing. It may be behind the seal all the time."""
+        return (consumers.read_consumer(context.conn, GATEWAY).position + 1 >> INDEX_BITS) - 1
