@@ -38,6 +38,11 @@ LISTS = {
     "user-decrypts": f"{APP}/userdecryptrequest/",
     "public-decrypts": f"{APP}/publicdecryptrequest/?status__exact=failure",
     "input-proofs": f"{APP}/inputproofrequest/",
+    "payments": f"{APP}/paymentintent/",
+    "payments-settled": f"{APP}/paymentintent/?state__exact=settled",
+    "ledger": f"{APP}/ledgerentry/",
+    "balances": f"{APP}/ledgerentry/balances/",
+    "letters": f"{APP}/deadletter/",
     "shares": f"{APP}/userdecryptshare/",
     "transitions": f"{APP}/requesttransition/",
     "jobs": f"{APP}/queuejob/",
@@ -59,6 +64,11 @@ LISTS = {
 # pages of one row: name -> (list whose first row is opened)
 PAGES = {
     "review-case": f"{APP}/reviewcase/",
+    "review-payment": f"{APP}/reviewcase/?kind__exact=4",
+    "payment": f"{APP}/paymentintent/?state__exact=settled",
+    "payment-review": f"{APP}/paymentintent/?state__exact=needs_review",
+    "ledger-entry": f"{APP}/ledgerentry/",
+    "letter": f"{APP}/deadletter/",
     "user-decrypt": f"{APP}/userdecryptrequest/?status__exact=completed",
     "public-decrypt": f"{APP}/publicdecryptrequest/?status__exact=failure",
     "input-proof": f"{APP}/inputproofrequest/?status__exact=completed",

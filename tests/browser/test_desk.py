@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Dialog, sync_playwright
 
 from requests_app import models, overview
 from tests.browser.screenshots import FLAGS, FORMS, Finding, chromium, contexts, log_in, visit
-from tests.desk.scene import HOSTILE, Scene
+from tests.desk.scene import Scene
+from tests.desk.surroundings import HOSTILE
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(500)]
@@ -62,6 +63,12 @@ def test_every_page(form: str, site: str, tmp_path: Path) -> None:
     assert done >= 30
 
 
+def heard(dialog: Dialog, alerts: list[str]) -> None:
+    """Note what a page opened, and close it."""
+    alerts.append(f"{dialog.type}: {dialog.message}")
+    dialog.dismiss()
+
+
 def test_hostile_text_runs_nowhere_and_the_page_renews_itself(site: str) -> None:
     models.EnvelopeSource.objects.update(halted=HOSTILE)
     case = models.ReviewCase.objects.first()
@@ -70,7 +77,7 @@ def test_hostile_text_runs_nowhere_and_the_page_renews_itself(site: str) -> None
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.on("dialog", lambda dialog: (alerts.append(f"{dialog.type}: {dialog.message}"), dialog.dismiss()))
+        page.on("dialog", lambda dialog: heard(dialog, alerts))
         log_in(page, site, "admin", PASSWORD)
         before = page.locator("#relayer-overview .rl-foot time").get_attribute("datetime")
         page.wait_for_function(

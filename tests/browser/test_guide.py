@@ -16,7 +16,7 @@ from requests_app import assignments, decisions, models, overview, probing
 from requests_app.admin import charts
 from requests_app.models.reviews import ReviewAction
 from requests_app.probing import NodeReport, Question, Receipt, Sighting
-from requests_app.states import Kind
+from requests_app.states import IntentState, Kind
 from requests_app.store.session import web_connection
 from tests.browser.screenshots import FLAGS, chromium, log_in
 from tests.browser.test_desk import alone, empty_log
@@ -132,6 +132,7 @@ def test_pictures(scene: Scene, live_server: object, tmp_path: Path) -> None:
     ]
     queue, (first, second, third) = "requests_app/reviewcase/", live[1:4]
     proposed(third)
+    paid = models.ReviewCase.objects.get(kind=Kind.PAYMENT, status="open")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         page = browser.new_page(viewport={"width": 1280, "height": 860}, reduced_motion="reduce")
@@ -158,6 +159,14 @@ def test_pictures(scene: Scene, live_server: object, tmp_path: Path) -> None:
         camera.take("case-outcome")
         camera.go(f"{queue}{second.pk}/change/").get_by_role("button", name="Ask every node now").click()
         camera.take("case-nodes")
+        camera.go(f"{queue}{paid.pk}/change/").get_by_role("button", name="Assign to me").click()
+        page.locator("summary", has_text="Settle it by hand").click()
+        camera.take("payment-case")
+        camera.go(f"requests_app/paymentintent/{scene.payments[IntentState.SETTLED].id}/change/")
+        camera.take("payment")
+        camera.go(f"requests_app/deadletter/{models.DeadLetter.objects.get().pk}/change/")
+        page.locator("summary", has_text="Redrive").click()
+        camera.take("letter")
         camera.go(queue).locator("#action-toggle").check()
         page.locator("select[name=action]").select_option("bulk_resume")
         page.locator("button[name=index]").click()
@@ -181,4 +190,4 @@ def test_pictures(scene: Scene, live_server: object, tmp_path: Path) -> None:
         camera.take("case-narrow")
         page.goto("about:blank")  # no refresh of a page is under way when the database goes
         browser.close()
-    assert len(camera.taken) == 12
+    assert len(camera.taken) == 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.running.desk import Desk, running
 
@@ -13,6 +14,7 @@ MARKS = (pytest.mark.browser, pytest.mark.full, pytest.mark.stack, pytest.mark.t
 
 @pytest.fixture(scope="package")
 def desk() -> Iterator[Desk]:
+    expect.set_options(timeout=60_000)
     with running() as made:
         yield made
 

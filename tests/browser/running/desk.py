@@ -31,10 +31,10 @@ VAR = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")).with_nam
 PASSWORD = "a-Long-passw0rd"
 # Cara is a second approver.
 PEOPLE = {"ada": "operator", "bob": "approver", "cara": "approver", "vera": "viewer"}
-WAIT_MS = 60_000
+WAIT_MS = 120_000
 SECONDS = 120.0
 # Short, so that what waits for time comes within seconds. Blocks of a second: anvil knows no shorter ones once mining was stopped.
-SETTINGS = {"IN_FLIGHT_DEADLINE_SECONDS": "8", "PAYMENT_STUCK_SECONDS": "25", "DEVNET_BLOCK_SECONDS": "1"}
+SETTINGS = {"IN_FLIGHT_DEADLINE_SECONDS": "8", "PAYMENT_STUCK_SECONDS": "35", "DEVNET_BLOCK_SECONDS": "1"}
 INTENTS = "/v1/payment-intents"
 AMOUNT = 1_250_000
 LASTS_SECONDS = 3600
@@ -62,6 +62,20 @@ class Payment:
     signed: dict[str, str]
 
 
+class Pages(dict[str, Page]):
+    """A page for each person, in a browser profile of their own, logged in when they first come."""
+
+    def __init__(self, browser: Browser, site: str) -> None:
+        super().__init__()
+        self._browser, self._site = browser, site
+
+    def __missing__(self, who: str) -> Page:
+        page = self[who] = self._browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        page.set_default_timeout(WAIT_MS)
+        log_in(page, self._site, who, PASSWORD)
+        return page
+
+
 @dataclass
 class Desk:
     """The stack with its people, each in a browser profile of their own. The relayer reaches the gateway on two ways."""
@@ -71,7 +85,7 @@ class Desk:
     second: FaultProxy
     traffic: Traffic
     browser: Browser
-    pages: dict[str, Page]
+    pages: Pages
 
     # faults on both ways to the gateway
 
@@ -208,6 +222,12 @@ class Desk:
         assert found == reason
         return case
 
+    def nonce_is_final(self, payment: Payment) -> None:
+        """Wait until the holder of its signer has seen that what became of its nonce cannot be taken back."""
+        query = "SELECT state FROM nonce_slot WHERE kind = 4 AND subject_id = %s"
+        number = self.number(payment)
+        wait_until(lambda: self.one(query, number) == ("final",), SECONDS, f"the nonce of {payment.intent_id} is final")
+
     def park_payment(self, lasts: float = LASTS_SECONDS) -> tuple[Payment, int]:
         """A payment that cannot be sent, until it waits for a person."""
         self.add(REFUSED)
@@ -217,7 +237,7 @@ class Desk:
     def entries(self, payment: Payment) -> list[str]:
         """What the books hold of it."""
         with self.stack.database() as conn:
-            query = "SELECT kind FROM ledger_entry WHERE ref = %s ORDER BY id"
+            query = "SELECT kind FROM ledger_entry WHERE ref = %s ORDER BY seq"
             return [str(row[0]) for row in conn.execute(query, (payment.ref,))]
 
     # the chain
@@ -282,6 +302,14 @@ class Desk:
         page.goto(f"{self.stack.url}/admin/requests_app/reviewcase/{case}/change/")
         return page
 
+    def take(self, who: str, case: int) -> Page:
+        """The case, assigned to whoever looks."""
+        page = self.open(who, case)
+        if page.get_by_role("button", name="Assign to me").count():
+            page.get_by_role("button", name="Assign to me").click()
+            page.get_by_role("button", name="Give it back").wait_for()
+        return page
+
     def deed(self, page: Page, title: str) -> Locator:
         """One deed of the page, opened."""
         deed = page.locator("details.rl-deed", has=page.locator("summary", has_text=title))
@@ -291,9 +319,7 @@ class Desk:
 
     def fill(self, who: str, case: int, title: str, reason: str, **inputs: str) -> Locator:
         """Take the case and fill a deed in, without sending it off."""
-        page = self.open(who, case)
-        if page.get_by_role("button", name="Assign to me").count():
-            page.get_by_role("button", name="Assign to me").click()
+        page = self.take(who, case)
         deed = self.deed(page, title)
         for name, value in inputs.items():
             field = deed.locator(f"[name={name}]")
@@ -316,7 +342,7 @@ class Desk:
     def confirm(self, case: int, proposed_by: str = "ada", who: str = "bob") -> None:
         """The first person cannot, another does."""
         page = self.pages[proposed_by]
-        expect(page.get_by_text("waits for a second person").first).to_be_visible()
+        expect(page.locator("#case-progress", has_text="waits for a second person")).to_be_visible(timeout=WAIT_MS)
         assert page.get_by_role("button", name="Confirm").count() == 0
         other = self.open(who, case)
         other.get_by_role("button", name="Confirm").click()
@@ -346,12 +372,13 @@ class Desk:
 
 def hire(conn: psycopg.Connection[Any], people: Sequence[tuple[str, str]]) -> None:
     """People with their roles."""
+    password = make_password(PASSWORD)
     for name, role in people:
         conn.execute(
             "WITH u AS (INSERT INTO auth_user (username, password, is_staff, is_active, is_superuser, first_name, last_name, email, date_joined)"
             " VALUES (%s, %s, true, true, false, '', '', '', now()) RETURNING id)"
             " INSERT INTO auth_user_groups (user_id, group_id) SELECT u.id, g.id FROM u, auth_group g WHERE g.name = %s",
-            (name, make_password(PASSWORD), role),
+            (name, password, role),
         )
 
 
@@ -368,10 +395,7 @@ def running() -> Iterator[Desk]:
             hire(conn, list(PEOPLE.items()))
         with closing(Traffic(stack.deployment, operator=1)) as traffic, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-            pages = {name: browser.new_context(viewport={"width": 1280, "height": 900}).new_page() for name in PEOPLE}
-            for name, page in pages.items():
-                log_in(page, stack.url, name, PASSWORD)
-            yield Desk(stack, proxies, second, traffic, browser, pages)
+            yield Desk(stack, proxies, second, traffic, browser, Pages(browser, stack.url))
             browser.close()
     finally:
         if stack is not None:

@@ -49,12 +49,12 @@ def test_outcome_unknown_a_named_transaction_settles_it(desk: Desk) -> None:
 def test_authorization_window_closed_a_canceled_nonce_ends_it_as_failed(desk: Desk) -> None:
     """The node takes it and forgets it, and takes nothing more until the payer's window is over."""
     with desk.no_blocks():
-        payment = desk.pay(lasts=21)
+        payment = desk.pay(lasts=27)
         desk.until(payment, "confirming")
         desk.add(REFUSED)
         desk.stack.rpc.call("anvil_dropAllTransactions")
     case = desk.payment_case(payment, "authorization_window_closed")
-    page = desk.open("ada", case)
+    page = desk.take("ada", case)
     expect(page.get_by_text("the call would revert").first).to_be_visible()
     desk.clear()
     desk.outcome(desk.decide("ada", case, *CANCEL, "nobody can carry it out any more"))
@@ -77,6 +77,7 @@ def spent_otherwise(desk: Desk, *, amount: int = AMOUNT, merchant: str = "mercha
 def test_amount_mismatch_is_settled_by_hand_by_two_persons(desk: Desk) -> None:
     payment = spent_otherwise(desk, amount=AMOUNT - 1)
     case = desk.payment_case(payment, "amount_mismatch")
+    desk.nonce_is_final(payment)
     what = {"tx_hash": "0x" + "cd" * 32, "evidence": "off_chain"}
     desk.decide("ada", case, *SETTLE, "the merchant takes one unit less", **what)
     desk.confirm(case)
@@ -89,6 +90,7 @@ def test_amount_mismatch_is_settled_by_hand_by_two_persons(desk: Desk) -> None:
 def test_wrong_party_is_closed_as_failed_by_two_persons(desk: Desk) -> None:
     payment = spent_otherwise(desk, merchant="another merchant")
     case = desk.payment_case(payment, "wrong_party")
+    desk.nonce_is_final(payment)
     desk.decide("ada", case, *FAIL, "somebody else was paid")
     desk.confirm(case)
     desk.until(payment, "failed")
@@ -108,6 +110,7 @@ def reverted(desk: Desk) -> Payment:
 def test_reverted_final_is_sent_anew_by_two_persons(desk: Desk) -> None:
     payment = reverted(desk)
     case = desk.payment_case(payment, "reverted_final")
+    desk.nonce_is_final(payment)
     desk.as_owner("setBlacklisted", payment.payer.address, False)
     desk.decide("ada", case, *RESEND, "the token takes the payer again")
     desk.confirm(case)
@@ -119,6 +122,7 @@ def test_reverted_final_settled_by_documents_then_receipt_vanished_then_paid_twi
     """Paid outside the chain; the books then name a transaction that the chain does not show; later the payer's authorization is used."""
     payment = reverted(desk)
     case = desk.payment_case(payment, "reverted_final")
+    desk.nonce_is_final(payment)
     what = {"tx_hash": "0x" + "ef" * 32, "evidence": "off_chain"}
     desk.decide("ada", case, *SETTLE, "paid by wire, statement 118", **what)
     desk.confirm(case)
