@@ -45,9 +45,9 @@ PENDING: Mapping[str, str] = {
     ),
     **dict.fromkeys(
         (
-            "authorization_state_rpc", "cancel_unsent_commit", "decide_payment_commit", "doubt_payments_commit",
-            "executed_elsewhere_commit", "fail_closed_commit", "find_spent_rpc", "give_up_commit", "heed_commit", "hidden_receipts_rpc",
-            "lose_payments_commit", "named_receipt_rpc", "over_rpc", "payment_evidence_rpc", "revert_payments_commit", "spent_final_rpc",
+            "cancel_unsent_commit", "decide_payment_commit", "doubt_payments_commit",
+            "executed_elsewhere_commit", "fail_closed_commit", "find_payments_rpc", "find_spent_rpc", "record_mined_commit", "give_up_commit", "heed_commit",
+            "named_receipt_rpc", "over_rpc", "payment_evidence_rpc", "spent_final_rpc",
             "stuck_head_rpc", "until_valid_rpc", "window_final_rpc",
         ),
         "payments whose end is not the plain one: tests/payments/settling/test_crashes.py, test_confirm_crashes.py",

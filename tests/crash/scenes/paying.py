@@ -85,6 +85,6 @@ class Paid(Payment):
         "key_claim_commit", "keyed_work_commit", "create_payment_commit", "create_intent_commit", "authorize_commit",
         "lease_payments_commit", "estimate_payments_rpc", "prepare_settle_commit", "record_payments_commit", "confirm_head_rpc",
         "confirm_blocks_rpc", "settle_payments_commit", "enqueue_payments_commit", "expire_payments_commit", "open_recon_commit",
-        "recon_window_rpc", "reconcile_commit", "find_payments_rpc", "ack_payments_commit",
-        "record_mined_commit", "nack_payments_commit",
+        "recon_window_rpc", "reconcile_commit", "ack_payments_commit",
+        "nack_payments_commit",
     )  # fmt: skip
