@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from django.db import connections
 from pytest_django import Settings
 
 from requests_app import services_payments as services
+from requests_app import sql
 from requests_app.api import idempotency as keys
 from requests_app.states import Kind
 from requests_app.store import idempotency as store
@@ -213,6 +215,17 @@ class TestStatements:
         assert store.purge_keys(conn, 10) == 0
         age(conn, "expires_at", 200)
         assert (store.purge_keys(conn, 2), store.purge_keys(conn, 2), store.purge_keys(conn, 2)) == (2, 1, 0)
+
+    def test_what_is_limited_and_locked_is_materialized(self) -> None:
+        """The planner may run a sub-query of a join once per outer row, and then takes more than the limit (B17): when, is its own."""
+        for topic in ("idempotency", "carrier", "payments"):
+            for name, text in sql.topic(topic).items():
+                for place in re.finditer(r"LIMIT [^;]*?FOR UPDATE SKIP LOCKED", text):
+                    before = text[: place.start()]
+                    assert "AS MATERIALIZED (" in before[before.rfind(" AS ", 0, before.rfind("SELECT")) - 40 :], (
+                        topic,
+                        name,
+                    )
 
     def test_the_retention_duty_purges(self, committed: psycopg.Connection[Any]) -> None:
         account = insert_account(committed, "carol")
