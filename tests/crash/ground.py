@@ -248,15 +248,20 @@ class Ground:
             self.conn.execute(f"DROP TABLE IF EXISTS {tables} CASCADE")
         self.conn.execute("DELETE FROM envelope_band WHERE source_id = %s", (source,))
 
-    def fork(self, first: int) -> None:
-        """Other blocks from `first` on, with the same transactions in the same places."""
+    def fork(self, first: int, *, without_ours: bool = False) -> None:
+        """Other blocks from `first` on, with the same transactions in the same places; `without_ours`: not those of our signer.
+
+        The bots' own are always kept: they would not notice that a nonce of theirs is free again.
+        """
         head = self.rpc.head()
         numbers = range(first, head + 1)
-        blocks = self.rpc.batch([("eth_getBlockByNumber", [hex(number), False]) for number in numbers])
+        blocks = self.rpc.batch([("eth_getBlockByNumber", [hex(number), True]) for number in numbers])
+        ours = "0x" + self.signer.hex()
         places = [
-            (one, number - first)
+            (one["hash"], number - first)
             for number, block in zip(numbers, blocks, strict=True)
             for one in block["transactions"]
+            if not (without_ours and one["from"].lower() == ours)
         ]
         raws = self.rpc.batch([("eth_getRawTransactionByHash", [one]) for one, _ in places])
         again = [[raw, place] for raw, (_, place) in zip(raws, places, strict=True)]
@@ -282,6 +287,13 @@ class Ground:
         self.conn.execute("UPDATE queue_job SET visible_at = clock_timestamp() WHERE leased_by IS NOT NULL")
         self.conn.execute("UPDATE command SET claim_until = clock_timestamp() WHERE state = 'claimed'")
         self.conn.execute("UPDATE idempotency_record SET lease_until = clock_timestamp() WHERE response_status IS NULL")
+
+    def hurry_commands(self) -> None:
+        """A command that was claimed a second ago may be claimed again: who claimed it may be gone."""
+        self.conn.execute(
+            "UPDATE command SET claim_until = clock_timestamp() WHERE state = 'claimed'"
+            " AND claim_until < clock_timestamp() + interval '59 seconds'"
+        )
 
     def expire_leases(self) -> None:
         """Every execution lease has run out."""

@@ -6,6 +6,5 @@ from django.contrib.auth import get_user_model
 
 
 def persons(*names: str) -> list[int]:
-    """The ids of active staff accounts of these names, made when they are missing."""
-    users = get_user_model().objects
-    return [users.get_or_create(username=name, defaults={"is_staff": True})[0].pk for name in names]
+    """The ids of new active staff accounts of these names, each made by one statement."""
+    return [get_user_model().objects.create(username=name, is_staff=True).pk for name in names]

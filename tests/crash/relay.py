@@ -111,6 +111,7 @@ class _Play:
                 assert (stopping, self._main.code) == (True, 0), f"a process ended by itself: {self._main.code}"
                 return
             self._end_rivals()
+            self._ground.hurry_commands()
             self._scene.weather()
             if not stopping and self._scene.over():
                 if self._rivals:

@@ -165,7 +165,8 @@ def every_scene() -> dict[str, type[Scene]]:
     for module in pkgutil.iter_modules(scenes.__path__):
         loaded = importlib.import_module(f"{scenes.__name__}.{module.name}")
         for value in vars(loaded).values():
-            if isinstance(value, type) and issubclass(value, Scene) and value.__module__ == loaded.__name__:
+            own = isinstance(value, type) and issubclass(value, Scene) and value.__module__ == loaded.__name__
+            if own and (value.aims or value.also):
                 found[value.__name__] = value
     return found
 

@@ -29,7 +29,7 @@ class Forked(Scene):
         if self.ground.statuses() == {"receipt_received": self.count} and undone >= self._depth_at:
             if self.left() or undone == 0:
                 first = self.ground.value(f"SELECT min(receipt_block) FROM {self.kind.table}")
-                self.ground.rpc.call("anvil_reorg", self.ground.rpc.head() - first + 1, [])
+                self.ground.fork(first, without_ours=True)
                 self._depth_at = undone + 1
             else:
                 self.restore()
@@ -83,7 +83,7 @@ class Halted(Scene):
             self.ground.mine(80)
             self._mined_to = self.ground.rpc.head()
         elif not self._forked and self.ground.value("SELECT block FROM chain_cursor") >= self._mined_to:
-            self.ground.rpc.call("anvil_reorg", self.ground.rpc.head() - self._mined_to + 75, [])
+            self.ground.fork(self._mined_to - 74)
             self._forked = True
 
     def over(self) -> bool:
