@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.templatetags.static import static
-from django.urls import reverse_lazy
+from django.urls import reverse, reverse_lazy
 
 
 def _may(permission: str) -> Callable[[HttpRequest], bool]:
@@ -26,6 +26,12 @@ def _item(title: str, icon: str, model: str, app: str = "requests_app", **extra:
         "permission": _may(f"{app}.view_{model}"),
         **extra,
     }
+
+
+def _in_ledger(request: HttpRequest) -> bool:
+    """Whether the page is one of the ledger's; the balances below it have an entry of their own."""
+    here, balances = request.path, reverse("admin:relayer_balances")
+    return here.startswith(reverse("admin:requests_app_ledgerentry_changelist")) and not here.startswith(balances)
 
 
 def _style(request: HttpRequest) -> str:
@@ -63,7 +69,7 @@ NAVIGATION: list[dict[str, Any]] = [
         "separator": True,
         "items": [
             _item("Payments", "payments", "paymentintent"),
-            _item("Ledger", "account_balance", "ledgerentry"),
+            _item("Ledger", "account_balance", "ledgerentry", active=_in_ledger),
             {
                 "title": "Balances",
                 "icon": "balance",

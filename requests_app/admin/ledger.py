@@ -16,7 +16,7 @@ from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin
-from requests_app.admin.money import units
+from requests_app.admin.money import money
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.admin.payments import postings
 from requests_app.admin.requests import fixed_bytes
@@ -79,7 +79,7 @@ class LedgerAdmin(ExtraPages, RecordAdmin):
             ("Hash", cells.hex_code(obj.hash)),
             ("Hash of the one before", cells.hex_code(obj.prev_hash)),
         ]
-        rows = [(cells.code(leg.account, 46), units(leg.amount)) for leg in legs]
+        rows = [(cells.code(leg.account, 46), money(leg.amount, obj.token)) for leg in legs]
         return [
             Facts("Entry", facts),
             Table("Postings", ("Account", "Amount"), rows, "None: it voids a hold.", frozenset({1})),
@@ -110,18 +110,18 @@ class LedgerAdmin(ExtraPages, RecordAdmin):
                     cells.code(one.account, 22),
                     one.chain,
                     cells.code(one.token),
-                    units(one.pending),
-                    units(one.posted),
-                    units(one.posted + min(one.pending, 0)),
+                    money(one.pending, one.token),
+                    money(one.posted, one.token),
+                    money(one.posted + min(one.pending, 0), one.token),
                 )
                 for one in shown
             ],
             "No money was held or moved yet.",
             frozenset({3, 4, 5}),
-            "in token units; available = posted less pending debits",
+            "available = posted less pending debits",
         )
         base = reverse("admin:relayer_balances")
-        links = [("Journal", reverse("admin:requests_app_ledgerentry_changelist"))]
+        links = [("Ledger", reverse("admin:requests_app_ledgerentry_changelist"))]
         if len(rows) > _PAGE:
             links.append(("Next page", f"{base}?after={shown[-1].account}"))
         return self.render_page(request, "Balances", {"sections": [table], "links": links})
@@ -144,7 +144,7 @@ class LedgerAdmin(ExtraPages, RecordAdmin):
     @display(description="Postings")
     def moves(self, obj: Any) -> Any:
         """Its legs."""
-        return postings([(leg["account"], int(leg["amount"])) for leg in obj.legs])
+        return postings([(leg["account"], int(leg["amount"])) for leg in obj.legs], obj.token)
 
     @display(description="Transaction")
     def transaction(self, obj: LedgerEntry) -> Any:

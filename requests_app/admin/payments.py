@@ -18,7 +18,7 @@ from unfold.decorators import display
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
 from requests_app.admin.explain import INTENT_MEANING
-from requests_app.admin.money import money, units
+from requests_app.admin.money import money
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
 from requests_app.admin.subject import attempt_table, open_case, slot_table
@@ -114,7 +114,7 @@ def entries(row: PaymentIntent) -> Section:
         (
             entry.seq,
             cells.badge(entry.kind),
-            postings(legs.get(entry.seq, [])),
+            postings(legs.get(entry.seq, []), entry.token),
             entry.by_actor,
             cells.hex_code(entry.tx_hash),
             cells.wrapped(entry.memo),
@@ -126,12 +126,12 @@ def entries(row: PaymentIntent) -> Section:
     return Table("Ledger", headers, rows, "Nothing was held: no money is spoken for.", frozenset({0}))
 
 
-def postings(legs: Sequence[tuple[str, Decimal | int]]) -> Any:
+def postings(legs: Sequence[tuple[str, Decimal | int]], token: str) -> Any:
     """(account, amount) of an entry's legs under one another."""
     if not legs:
         return cells.NOTHING
     return cells.stacked(
-        cells.stacked_pairs([("", cells.code(account, 14)), ("", units(amount))]) for account, amount in legs
+        cells.stacked_pairs([("", cells.code(account, 14)), ("", money(amount, token))]) for account, amount in legs
     )
 
 
@@ -297,7 +297,7 @@ class PaymentAdmin(RecordAdmin):
     @display(description="Payer, merchant")
     def parties(self, obj: PaymentIntent) -> Any:
         """Who pays whom."""
-        return cells.stacked((cells.code(obj.payer), cells.code(obj.merchant)))
+        return format_html("<div>{}</div>", cells.stacked((cells.code(obj.payer), cells.code(obj.merchant))))
 
     @display(description="Transaction")
     def transaction(self, obj: PaymentIntent) -> Any:
