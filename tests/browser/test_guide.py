@@ -27,7 +27,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True), pytest.mark.timeout(300)]
 PASSWORD = "a-Long-passw0rd"
-LARGEST = 150_000
+LARGEST = 160_000
 
 
 class TwoNodes:
