@@ -95,10 +95,20 @@ class SettleTurn:
         # Nothing new before everything old was offered to the node again: a gap below would hold the new ones up.
         if lane.resend_all or not lane.active or monotonic() < lane.send_at:
             return handled
-        # One window of nonces for both kinds of work: each goes first every other time.
-        self._payments_first = not self._payments_first
-        ways = [self._settle_payments, self._send] if self._payments_first else [self._send, self._settle_payments]
-        return handled + sum(way(context, lane) for way in ways if lane.active and monotonic() >= lane.send_at)
+        return handled + self._send_both(context, lane)
+
+    def _send_both(self, context: ShiftContext, lane: Lane) -> int:
+        """Payments and requests of the gateway share one window of nonces: who went first and had work goes second next time."""
+        handled = 0
+        first = self._payments_first
+        for payments in (first, not first):
+            if not lane.active or monotonic() < lane.send_at:
+                break
+            done = (self._settle_payments if payments else self._send)(context, lane)
+            if done and payments is first:
+                self._payments_first = not first
+            handled += done
+        return handled
 
     def _maintain(self, context: ShiftContext, lane: Lane) -> int:
         now = monotonic()

@@ -64,7 +64,7 @@ def run(
     line = [
         *(str(tool()), "run", str(ROOT / "docs" / "openapi.json"), "--url", world.stack.url),
         *("-H", f"x-api-key: {world.stack.api_key}", "--checks", CHECKS, "--max-time", str(seconds)),
-        *("--workers", "2", "--no-color", "--continue-on-failure", "--generation-database", "none"),
+        *("--workers", "1", "--no-color", "--continue-on-failure", "--generation-database", "none"),
         *("--request-timeout", "30", "--warnings", "off", "--suppress-health-check", "all"),
     ]
     environment = {
