@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.running.desk import Desk, running
+from tests.browser.running.desk import Desk
+from tests.browser.running.opening import running
 
 MARKS = (pytest.mark.browser, pytest.mark.full, pytest.mark.stack, pytest.mark.timeout(600))
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import psycopg
-from django.contrib.auth.hashers import make_password
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from requests_app.states import Kind
-from tests.browser.screenshots import FLAGS, chromium, log_in
 from tests.faults.proxy import FaultProxy
 from tests.faults.rules import Fault, Rule
-from tests.stack.harness import ROOT, ChainProxies, Stack
+from tests.stack.harness import ChainProxies, Stack
 from tests.waiting import wait_until
 from workers.devnet.accounts import Wallet, labelled, wallet
 from workers.devnet.authorization import authorize
@@ -27,14 +22,9 @@ from workers.devnet.contracts import contract
 from workers.devnet.sending import Call, Sender
 from workers.devnet.traffic import Form, Traffic
 
-VAR = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")).with_name("desk-stack")
 PASSWORD = "a-Long-passw0rd"
-# Cara is a second approver.
-PEOPLE = {"ada": "operator", "bob": "approver", "cara": "approver", "vera": "viewer"}
 WAIT_MS = 120_000
 SECONDS = 120.0
-# Short, so that what waits for time comes within seconds. Blocks of a second: anvil knows no shorter ones once mining was stopped.
-SETTINGS = {"IN_FLIGHT_DEADLINE_SECONDS": "8", "PAYMENT_STUCK_SECONDS": "35", "DEVNET_BLOCK_SECONDS": "1"}
 INTENTS = "/v1/payment-intents"
 AMOUNT = 1_250_000
 LASTS_SECONDS = 3600
@@ -62,20 +52,6 @@ class Payment:
     signed: dict[str, str]
 
 
-class Pages(dict[str, Page]):
-    """A page for each person, in a browser profile of their own, logged in when they first come."""
-
-    def __init__(self, browser: Browser, site: str) -> None:
-        super().__init__()
-        self._browser, self._site = browser, site
-
-    def __missing__(self, who: str) -> Page:
-        page = self[who] = self._browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-        page.set_default_timeout(WAIT_MS)
-        log_in(page, self._site, who, PASSWORD)
-        return page
-
-
 @dataclass
 class Desk:
     """The stack with its people, each in a browser profile of their own. The relayer reaches the gateway on two ways."""
@@ -85,7 +61,7 @@ class Desk:
     second: FaultProxy
     traffic: Traffic
     browser: Browser
-    pages: Pages
+    pages: dict[str, Page]  # made when somebody first comes
 
     # faults on both ways to the gateway
 
@@ -368,37 +344,3 @@ class Desk:
             180,
             f"nonce {nonce} of signer {signer_id} proven dead",
         )
-
-
-def hire(conn: psycopg.Connection[Any], people: Sequence[tuple[str, str]]) -> None:
-    """People with their roles."""
-    password = make_password(PASSWORD)
-    for name, role in people:
-        conn.execute(
-            "WITH u AS (INSERT INTO auth_user (username, password, is_staff, is_active, is_superuser, first_name, last_name, email, date_joined)"
-            " VALUES (%s, %s, true, true, false, '', '', '', now()) RETURNING id)"
-            " INSERT INTO auth_user_groups (user_id, group_id) SELECT u.id, g.id FROM u, auth_group g WHERE g.name = %s",
-            (name, password, role),
-        )
-
-
-@contextmanager
-def running() -> Iterator[Desk]:
-    """The stack and the browsers, until the block ends."""
-    proxies = ChainProxies.make(seed=7)
-    second = FaultProxy(f"http://127.0.0.1:{proxies.gateway_port}", seed=8)
-    ways = {"GATEWAY_RPC_URLS": f"{proxies.gateway.url},{second.url}"}
-    stack = None
-    try:
-        stack = Stack(VAR, through=proxies, environment={**SETTINGS, **ways})
-        with stack.database() as conn:
-            hire(conn, list(PEOPLE.items()))
-        with closing(Traffic(stack.deployment, operator=1)) as traffic, sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
-            yield Desk(stack, proxies, second, traffic, browser, Pages(browser, stack.url))
-            browser.close()
-    finally:
-        if stack is not None:
-            stack.stop()
-        second.close()
-        proxies.close()
