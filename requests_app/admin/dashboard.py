@@ -77,18 +77,22 @@ def troubles(now: Overview) -> list[str]:
         found.append("Nobody works the sweep cluster: nothing times out or is cleaned up.")
     overdue = sum(row.overdue for row in now.live if row.status != Status.NEEDS_REVIEW.value)
     if overdue:
-        found.append(f"{overdue} requests are past the deadline of their state.")
+        found.append(f"Past the deadline of their state: {_counted(overdue, 'request')}.")
     ignored = sum(row.rows for row in now.commands if row.oldest_seconds > COMMAND_SECONDS)
     if ignored:
         found.append(
-            f"{ignored} commands wait for more than {cells.duration(COMMAND_SECONDS)}: decisions are not carried out."
+            f"{_counted(ignored, 'command')} waiting for more than {cells.duration(COMMAND_SECONDS)}: decisions are not carried out."
         )
     dead = sum(row.rows for row in now.dead)
     if dead:
-        found.append(f"{dead} chain events could not be applied.")
+        found.append(f"{_counted(dead, 'chain event')} that could not be applied.")
     if now.letters.rows:
-        found.append(f"{now.letters.rows} jobs were given up: their dead letters wait for a person.")
+        found.append(f"{_counted(now.letters.rows, 'job')} given up: dead letters wait for a person.")
     return found
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def cluster_works(now: Overview, cluster: str) -> bool:

@@ -46,7 +46,7 @@ def test_the_first_page_names_each_trouble(scene: Scene, as_role: Callable[[str]
     for words in (
         "Needs attention",
         "is paused",
-        "were given up",
+        "given up",
         "could not be applied",
         "Requests by kind and state",
         "0 base units",
@@ -80,7 +80,7 @@ def test_payments_stand_beside_the_requests(scene: Scene, as_role: Callable[[str
         (lambda: models.ExecLease.objects.filter(resource__startswith="shift:sweep").delete(), "sweep cluster"),
         (
             lambda: models.Command.objects.update(created_at=datetime.now(UTC) - timedelta(minutes=3)),
-            "commands wait for more than 1 min",
+            "waiting for more than 1 min",
         ),
         (
             lambda: models.WorkerBeat.objects.update(turn_at=datetime.now(UTC) - timedelta(minutes=2)),
@@ -90,7 +90,7 @@ def test_payments_stand_beside_the_requests(scene: Scene, as_role: Callable[[str
             lambda: models.InputProofRequest.objects.filter(status="processing").update(
                 deadline_at=datetime.now(UTC) - timedelta(minutes=2)
             ),
-            "past the deadline",
+            "Past the deadline",
         ),
     ],
 )
