@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from requests_app.admin.money import money
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
 from requests_app.admin.subject import attempt_table, open_case, slot_table
+from requests_app.expiry import expiry_of
 from requests_app.models import (
     DeadLetter,
     IntentTransitionRow,
@@ -101,7 +101,7 @@ def _bound(seconds: Any) -> Any:
     text = str(seconds)
     if not text.isdecimal() or not 0 < int(text) < _FAR:
         return "any time" if text == "0" else cells.code(text, 20)
-    return cells.moment(datetime.fromtimestamp(int(text), UTC))
+    return cells.moment(expiry_of(int(text)))
 
 
 def entries(row: PaymentIntent) -> Section:

@@ -19,6 +19,7 @@ from requests_app.store.session import fetch_all
 
 SCAN_SECONDS: Final = 0.5
 SCAN_SHARE: Final = 0.1  # of the time may go into scans
+LONGEST_REST_SECONDS: Final = 0.1  # after a slow one: a stall of the machine must not put off the queue
 MOST_PAIRS: Final = 2000
 MOST_TURNS: Final = 128
 NEUTRAL_EVERY: Final = 10  # every so manieth claim looks at no priority, so that no class starves
@@ -78,7 +79,7 @@ class Turns:
 
     def claimed(self, asked: dict[str, Any], rows: list[Any], seconds: float) -> None:
         """Learn from a claim that took `seconds`: where each tenant's jobs begin now, and who has none at the moment."""
-        self._soonest = max(self._soonest, monotonic() + seconds * (1 / SCAN_SHARE - 1))
+        self._soonest = max(self._soonest, monotonic() + _rest(seconds))
         full = len(rows) == asked["limit"]
         if not full:
             self._due_at = self._soonest  # somebody may have work that this claim did not see
@@ -100,5 +101,10 @@ class Turns:
         rows = fetch_all(conn, "queue", "find_turns", parameters)
         self._turns = [Turn(row.priority, row.tenant_id) for row in rows]
         self._after = (rows[-1].priority, rows[-1].tenant_id) if len(rows) == MOST_PAIRS else _BEFORE_ALL
-        self._soonest = monotonic() + (monotonic() - started) * (1 / SCAN_SHARE - 1)
+        self._soonest = monotonic() + _rest(monotonic() - started)
         self._due_at = max(self._soonest, started + SCAN_SECONDS)
+
+
+def _rest(seconds: float) -> float:
+    """How long the queue is not scanned after a look at it that took `seconds`."""
+    return min(LONGEST_REST_SECONDS, seconds * (1 / SCAN_SHARE - 1))

@@ -187,7 +187,7 @@ def test_a_scrape_shows_exchanges_and_the_database(client: Client) -> None:
     assert samples['relayer_queue_size_count{queue_type="user_decrypt_readiness_throttler"}'] == 1
     assert {v for key, v in samples.items() if key.startswith("relayer_signer_nonce_distance")} == {3.0}
     assert samples['relayer_listener_block{source="gateway"}'] == 81_300
-    assert sum(value for key, value in samples.items() if key.startswith("relayer_reviews_open")) == 3
+    assert sum(value for key, value in samples.items() if key.startswith("relayer_reviews_open")) == 4
     assert "0x" not in text, "no address, hash or id may become a label"
 
 
