@@ -6,18 +6,13 @@ Runs on an embedded PostgreSQL of its own with default durability, in a director
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
-import os
-import shutil
-import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 from bench.envelope_reads import applying, band_races, consuming, drops, reads
 from bench.envelope_scene import Connection, Table
 from bench.envelope_writes import single_inserts, two_processes, writes
+from bench.ground import leave, own_database, publish
 
 
 def writers(conn: Connection, table: Table, seconds: float) -> None:
@@ -86,37 +81,15 @@ def main() -> None:
     parser.add_argument("--logs", action="store_true", help="show the log lines of missing bands")
     parser.add_argument("--only", nargs="*", help="parts to run (default: all): " + " ".join(PARTS))
     options = parser.parse_args()
-    var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
-    os.environ.update(RELAYER_VAR=str(var), DJANGO_SETTINGS_MODULE="relayer_site.settings")
-    os.environ.pop("DATABASE_URL", None)
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connections
-
-    from requests_app.store.session import connect
-
-    if not options.logs:
-        logging.getLogger("relayer").setLevel(logging.ERROR)
     table = Table()
-    try:
-        call_command("migrate", verbosity=0)
-        connections["default"].close()
-        with connect("worker", name="bench") as conn:
-            for name, part in PARTS.items():
-                if not options.only or name in options.only:
-                    part(conn, table, options)
-        print(table.document())
-        if options.json:
-            Path(options.json).write_text(table.document())
-    finally:
-        from relayer_site.embedded import EmbeddedPostgres
-
-        with contextlib.suppress(Exception):
-            EmbeddedPostgres(var).stop()
-        shutil.rmtree(var, ignore_errors=True)
-    sys.exit(int(any(one.passed is False for one in table.results)))
+    with own_database() as conn:
+        if not options.logs:
+            logging.getLogger("relayer").setLevel(logging.ERROR)
+        for name, part in PARTS.items():
+            if not options.only or name in options.only:
+                part(conn, table, options)
+        publish(table, options.json)
+    leave(table)
 
 
 if __name__ == "__main__":

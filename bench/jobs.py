@@ -9,11 +9,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter, sleep
@@ -22,6 +20,7 @@ from typing import Final
 import psycopg
 
 from bench.envelope_scene import Connection, Table
+from bench.ground import leave, own_database, publish
 
 BATCH: Final = 100
 SLICE: Final = 3000
@@ -196,37 +195,15 @@ def main() -> None:
     parser.add_argument("--snapshot", type=float, default=SNAPSHOT_SECONDS, help="age of the open snapshot in seconds")
     parser.add_argument("--json", help="also write the results there")
     options = parser.parse_args()
-    var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
-    os.environ.update(RELAYER_VAR=str(var), DJANGO_SETTINGS_MODULE="relayer_site.settings")
-    os.environ.pop("DATABASE_URL", None)
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connections
-
-    from requests_app.store.session import connect
-
     table = Table()
-    try:
-        call_command("migrate", verbosity=0)
-        connections["default"].close()
-        with connect("worker", name="bench") as conn:
-            conn.execute("SET statement_timeout = 0")
-            info = conn.info
-            url = f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
-            p1(conn, table, url)
-            p10(conn, table, url, options.snapshot)
-        print(table.document())
-        if options.json:
-            Path(options.json).write_text(table.document())
-    finally:
-        from relayer_site.embedded import EmbeddedPostgres
-
-        with contextlib.suppress(Exception):
-            EmbeddedPostgres(var).stop()
-        shutil.rmtree(var, ignore_errors=True)
-    sys.exit(int(any(one.passed is False for one in table.results)))
+    with own_database() as conn:
+        conn.execute("SET statement_timeout = 0")
+        info = conn.info
+        url = f"postgresql://{info.user}:{info.password}@/{info.dbname}?host={info.host}&port={info.port}"
+        p1(conn, table, url)
+        p10(conn, table, url, options.snapshot)
+        publish(table, options.json)
+    leave(table)
 
 
 if __name__ == "__main__":

@@ -9,19 +9,15 @@ own with default durability, in a directory that is removed afterwards.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import multiprocessing
 import os
-import shutil
 import statistics
-import sys
-import tempfile
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.envelope_scene import Connection, Table
+from bench.ground import leave, own_database, publish
 
 if TYPE_CHECKING:
     from requests_app.store.attempts import Outgoing
@@ -245,34 +241,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", help="also write the results there")
     options = parser.parse_args()
-    var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
-    os.environ.update(RELAYER_VAR=str(var), DJANGO_SETTINGS_MODULE="relayer_site.settings", LOG_LEVEL="ERROR")
-    os.environ.pop("DATABASE_URL", None)
-    import django
-
-    django.setup()
-    from django.core.management import call_command
-    from django.db import connections
-
-    from requests_app.store.session import connect
-
     table = Table()
-    try:
-        call_command("migrate", verbosity=0)
-        connections["default"].close()
-        with connect("worker", name="bench") as conn:
-            conn.execute("SET statement_timeout = 0")
-            measure(conn, table, options.payments, options.rounds)
-        print(table.document())
-        if options.json:
-            Path(options.json).write_text(table.document())
-    finally:
-        from relayer_site.embedded import EmbeddedPostgres
-
-        with contextlib.suppress(Exception):
-            EmbeddedPostgres(var).stop()
-        shutil.rmtree(var, ignore_errors=True)
-    sys.exit(int(any(one.passed is False for one in table.results)))
+    with own_database(LOG_LEVEL="ERROR") as conn:
+        conn.execute("SET statement_timeout = 0")
+        measure(conn, table, options.payments, options.rounds)
+        publish(table, options.json)
+    leave(table)
 
 
 if __name__ == "__main__":
