@@ -295,9 +295,3 @@ INTENT_TRANSITIONS: Final[dict[tuple[IntentState, IntentState], IntentTransition
     )
 }
 # fmt: on
-
-
-def intent_sources(target: IntentState, actor: IntentActor) -> list[str]:
-    """The states from which `actor` may bring an intent to `target`, as the text array a SQL guard takes."""
-    edges = INTENT_TRANSITIONS.values()
-    return sorted(edge.source.value for edge in edges if edge.target is target and actor in edge.actors)

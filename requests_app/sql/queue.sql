@@ -54,7 +54,7 @@ l AS (
      SET attempt = j.attempt + 1, visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8),
          leased_by = %(owner)s
     FROM c WHERE j.id = c.id
-  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.tenant_id, j.priority, j.job_key, j.enqueued_at);
+  RETURNING j.id, j.attempt, j.kind, j.subject_id, j.tenant_id, j.priority, j.job_key);
 
 -- name: lease_jobs
 WITH {claim}, {leased}

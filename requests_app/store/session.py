@@ -45,9 +45,6 @@ _TIMEOUTS: dict[Role, dict[str, str]] = {
 }
 
 
-_DJANGO_ONLY = frozenset({"pool", "isolation_level", "server_side_binding", "assume_role"})
-
-
 def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]:
     """A new autocommit connection to the default database with the role's timeouts.
 
