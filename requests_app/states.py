@@ -63,8 +63,6 @@ class Status(StrEnum):
 
 FINAL: Final = frozenset({Status.COMPLETED, Status.TIMED_OUT, Status.FAILURE})
 ACTIVE: Final = frozenset(set(Status) - FINAL)
-# A second POST with the same content meets a row in one of these states instead of making a new row.
-DEDUPLICATED: Final = frozenset(set(Status) - {Status.TIMED_OUT, Status.FAILURE})
 
 
 class Actor(StrEnum):
@@ -295,3 +293,71 @@ INTENT_TRANSITIONS: Final[dict[tuple[IntentState, IntentState], IntentTransition
     )
 }
 # fmt: on
+
+
+class WebhookState(StrEnum):
+    """Whether a client's webhook is told of what happens."""
+
+    ENABLED = "enabled"  # what is due leaves
+    PAUSED = "paused"  # events are kept for it, nothing leaves
+    REMOVED = "removed"  # its client gave it up: no secret is kept and nothing leaves any more
+
+
+class DeliveryState(StrEnum):
+    """Where the delivery of one event to one webhook stands."""
+
+    WAITING = "waiting"  # due now or later; a worker may have it in hand
+    DELIVERED = "delivered"  # the receiver answered with success
+    FAILED = "failed"  # given up after its last attempt, or too old; an operator may send it again
+    DROPPED = "dropped"  # its webhook was removed first
+
+
+class DeliveryVerb(StrEnum):
+    """The transitions of a delivery."""
+
+    DELIVER = "deliver"
+    POSTPONE = "postpone"
+    GIVE_UP = "give_up"
+    EXPIRE = "expire"
+    DROP = "drop"
+    REDRIVE = "redrive"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTransition:
+    """One row of the machine of deliveries."""
+
+    verb: DeliveryVerb
+    source: DeliveryState
+    target: DeliveryState
+    actor: Actor
+    meaning: str
+
+
+_D, _V = DeliveryState, DeliveryVerb
+
+# fmt: off
+DELIVERY_TRANSITIONS: Final[dict[DeliveryVerb, DeliveryTransition]] = {row.verb: row for row in (
+    DeliveryTransition(_V.DELIVER, _D.WAITING, _D.DELIVERED, Actor.WORKER, "the receiver answered with 2xx"),
+    DeliveryTransition(_V.POSTPONE, _D.WAITING, _D.WAITING, Actor.WORKER, "anything else: tried again after a longer and longer delay"),
+    DeliveryTransition(_V.GIVE_UP, _D.WAITING, _D.FAILED, Actor.WORKER, "anything else at the last attempt, or the receiver is gone for good (410)"),
+    DeliveryTransition(_V.EXPIRE, _D.WAITING, _D.FAILED, Actor.SWEEP, "too old: its webhook was paused, its account disabled, or no worker ran"),
+    DeliveryTransition(_V.DROP, _D.WAITING, _D.DROPPED, Actor.SWEEP, "its webhook was removed"),
+    DeliveryTransition(_V.REDRIVE, _D.FAILED, _D.WAITING, Actor.OPERATOR, "an operator sends it again; its attempts begin anew"),
+)}
+WEBHOOK_TRANSITIONS: Final[dict[WebhookState, frozenset[WebhookState]]] = {  # target: sources; by its client only
+    WebhookState.ENABLED: frozenset({WebhookState.PAUSED}),
+    WebhookState.PAUSED: frozenset({WebhookState.ENABLED}),
+    WebhookState.REMOVED: frozenset({WebhookState.ENABLED, WebhookState.PAUSED}),
+}
+# fmt: on
+
+# What a webhook may be told of: states that requests and payments come into. The database's outbox triggers name the same.
+TOLD_OF: Final = frozenset(FINAL | {Status.NEEDS_REVIEW})
+INTENT_TOLD_OF: Final = frozenset(INTENT_FINAL | {IntentState.NEEDS_REVIEW})
+EVENTS: Final = (
+    *(f"request.{status.value}" for status in Status if status in TOLD_OF),
+    *(f"payment.{state.value}" for state in IntentState if state in INTENT_TOLD_OF),
+)
+USUAL_EVENTS: Final = tuple(event for event in EVENTS if not event.endswith("needs_review"))
+TEST_EVENT: Final = "webhook.test"

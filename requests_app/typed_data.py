@@ -1,6 +1,6 @@
-"""EIP-712 digests of the structs that users, payers, KMS nodes and coprocessors sign, and recovery of a signer.
+"""EIP-712 digests of the structs that users and payers sign, and recovery of a signer.
 
-Sources: EIP-712; EIP-3009; structs and domains of fhevm_http 13.2, 13.3 and 16.5. Addresses are 20 bytes, digests and hashes
+Sources: EIP-712; EIP-3009; structs and domains of fhevm_http 13.2 and 13.3. Addresses are 20 bytes, digests and hashes
 32 bytes. Pure computation: no database, no network.
 """
 
@@ -26,11 +26,6 @@ DELEGATED_TYPE: Final = (
 UNIFIED_TYPE: Final = (
     b"UserDecryptRequestVerification(address userAddress,bytes publicKey,address[] allowedContracts,"
     b"uint256 startTimestamp,uint256 durationSeconds,bytes extraData)"
-)
-PUBLIC_TYPE: Final = b"PublicDecryptVerification(bytes32[] ctHandles,bytes decryptedResult,bytes extraData)"
-PROOF_TYPE: Final = (
-    b"CiphertextVerification(bytes32[] ctHandles,address userAddress,address contractAddress,"
-    b"uint256 contractChainId,bytes extraData)"
 )
 TRANSFER_TYPE: Final = b"TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"
 
@@ -110,23 +105,6 @@ def unified_hash(
         + _addresses(contracts)
         + _word(start)
         + _word(seconds)
-        + keccak256(extra)
-    )
-
-
-def public_hash(handles: Sequence[bytes], result: bytes, extra: bytes) -> bytes:
-    """Struct hash of a KMS answer to a public decrypt; `extra` is empty when the request's was version 0."""
-    return keccak256(keccak256(PUBLIC_TYPE) + keccak256(b"".join(handles)) + keccak256(result) + keccak256(extra))
-
-
-def proof_hash(handles: Sequence[bytes], user: bytes, contract: bytes, chain_id: int, extra: bytes) -> bytes:
-    """Struct hash of a coprocessor's confirmation of an input proof."""
-    return keccak256(
-        keccak256(PROOF_TYPE)
-        + keccak256(b"".join(handles))
-        + _padded(user)
-        + _padded(contract)
-        + _word(chain_id)
         + keccak256(extra)
     )
 

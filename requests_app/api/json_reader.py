@@ -55,17 +55,11 @@ class Record:
         object.__setattr__(self, "size", len(self.keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Anything:
-    """Any JSON value, checked for grammar; objects become dicts of None or Anything values, the rest None."""
-
-
-Shape: TypeAlias = Text | NumberOrText | ListOf | Record | Anything
-Value: TypeAlias = "str | list[Value] | dict[str, Value] | None"
+Shape: TypeAlias = Text | NumberOrText | ListOf | Record
+Value: TypeAlias = "str | list[Value] | dict[str, Value]"
 
 TEXT: Final = Text()
 NUMBER_OR_TEXT: Final = NumberOrText()
-ANYTHING: Final = Anything()
 
 
 def read_record(raw: bytes, shape: Record) -> dict[str, Any]:
@@ -132,10 +126,7 @@ class _Reader:
             return self._record(shape)
         if isinstance(shape, ListOf):
             return self._list(shape.item)
-        if isinstance(shape, NumberOrText):
-            return self._number_or_text()
-        self.anything(0)
-        return None
+        return self._number_or_text()
 
     def _record(self, shape: Record) -> dict[str, Value]:
         if self._peek() != "{":

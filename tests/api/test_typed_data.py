@@ -26,8 +26,6 @@ def test_domain_separator() -> None:
         (t.DIRECT_TYPE, "9bf1f2b06a0ed501e5fa5a12ba3f9fbc1343c988847fb585c29c59ada4b71ab5"),
         (t.DELEGATED_TYPE, "c93bc1d3fd0d779bf2a605403200af965b7571bbaf3401ffb5174398fbddac45"),
         (t.UNIFIED_TYPE, "4ee965201c2f6fd39bb37401a5de0ea2362ef4db8199c112ec67d694006e114e"),
-        (t.PUBLIC_TYPE, "89bac15e5ba205584832145601e359431e80fb9fb331ba5a22058132d525c794"),
-        (t.PROOF_TYPE, "7572bd9d6960146795387efc75c1f9d948f0c5aa786c2bb453b4b150e49801b4"),
     ],
 )
 def test_typehashes(type_text: bytes, expected: str) -> None:
