@@ -22,6 +22,13 @@ class ClockTimestamp(models.Func):
     output_field = models.DateTimeField()
 
 
+class RandomUUID(models.Func):
+    """A random id from the database, for rows that its triggers make."""
+
+    function = "gen_random_uuid"
+    output_field = models.UUIDField()
+
+
 def stamped() -> _DateTimeField:
     """A time that the database fills in."""
     return models.DateTimeField(db_default=ClockTimestamp(), editable=False)

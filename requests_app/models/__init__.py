@@ -55,6 +55,7 @@ from requests_app.models.usage import (
     UsageSettled,
     UsageUnsettled,
 )
+from requests_app.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
     "Account",
@@ -115,5 +116,7 @@ __all__ = [
     "UsageUnsettled",
     "UserDecryptRequest",
     "UserDecryptShare",
+    "Webhook",
+    "WebhookDelivery",
     "WorkerBeat",
 ]

@@ -1,0 +1,1 @@
+DROP TRIGGER req_transition_told ON req_transition; DROP TRIGGER request_client_told ON request_client; DROP TRIGGER request_client_told_again ON request_client; DROP TRIGGER intent_transition_told ON intent_transition; DROP FUNCTION tell_of_requests; DROP FUNCTION tell_of_joins; DROP FUNCTION tell_of_payments;
