@@ -25,6 +25,7 @@ from tests.api.conftest import issue_key
 from tests.core.rows import insert_account
 from tests.crash.scene import FORMS, REQUESTS, Scene
 from tests.devnet.conftest import Devnet
+from tests.devnet.forks import take_back
 from tests.faults.proxy import FaultProxy
 from workers.chain.keccak import keccak
 from workers.chain.signer import LocalSigner
@@ -253,19 +254,25 @@ class Ground:
 
         The bots' own are always kept: they would not notice that a nonce of theirs is free again.
         """
-        head = self.rpc.head()
-        numbers = range(first, head + 1)
-        blocks = self.rpc.batch([("eth_getBlockByNumber", [hex(number), True]) for number in numbers])
         ours = "0x" + self.signer.hex()
+        blocks = self._at_a_fresh_block(first)
         places = [
-            (one["hash"], number - first)
-            for number, block in zip(numbers, blocks, strict=True)
+            (one["hash"], place)
+            for place, block in enumerate(blocks)
             for one in block["transactions"]
             if not (without_ours and one["from"].lower() == ours)
         ]
         raws = self.rpc.batch([("eth_getRawTransactionByHash", [one]) for one, _ in places])
         again = [[raw, place] for raw, (_, place) in zip(raws, places, strict=True)]
-        self.rpc.call("anvil_reorg", head - first + 1, again)
+        take_back(self.rpc, len(blocks), again)
+        assert self.rpc.call("eth_getBlockByNumber", hex(first), False)["hash"] != blocks[0]["hash"]
+
+    def _at_a_fresh_block(self, first: int) -> list[dict[str, Any]]:
+        """The blocks from `first` to the head, with their transactions, read just after the head appeared."""
+        head = old = self.rpc.head()
+        while head == old:
+            head = self.rpc.head()
+        return self.rpc.batch([("eth_getBlockByNumber", [hex(number), True]) for number in range(first, head + 1)])
 
     def answered(self, kind: Kind, ref: bytes, upto: int) -> bool:
         """Whether the gateway's answer to a reference, all of it, is in the blocks up to `upto`."""

@@ -50,13 +50,8 @@ def _write(test: str, deaths: list[Death]) -> None:
     path.write_text("".join(json.dumps(asdict(death)) + "\n" for death in deaths))
 
 
-# Their forks take the chain back under the test's own traffic, which does not always find its nonces again.
-_UNSTEADY = frozenset({"Halted", "Untold"})
-_ONCE = [pytest.param(name, marks=[pytest.mark.full] if name in _UNSTEADY else []) for name in sorted(SCENES)]
-
-
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", _ONCE)
+@pytest.mark.parametrize("name", sorted(SCENES))
 def test_every_point_once(ground: Ground, settings: Any, name: str) -> None:
     scene = SCENES[name]
     kind, recovery = _rotating(scene)

@@ -11,6 +11,7 @@ from requests_app.config import config
 from requests_app.states import IntentState
 from requests_app.store import envelopes, intents, ledger
 from requests_app.store.envelopes import Fence
+from tests.devnet.forks import take_back
 from tests.listen import world as logged
 from tests.payments.settling.chain import Bank
 from tests.payments.settling.test_anvil import visible, world
@@ -149,7 +150,7 @@ def test_anvil_takes_the_payments_back_and_they_come_again(
     wait_until(seen, SECONDS, "both are in the log")
     first = world.conn.execute("SELECT min(position >> 20) FROM payment_observation").fetchone()[0]
     with bank.deployment.gateway_rpc() as rpc:
-        rpc.call("anvil_reorg", rpc.head() - first + 1, [])
+        take_back(rpc, rpc.head() - first + 1)
     follow.until("settling", *payments)
     assert {row[0] for row in world.conn.execute("SELECT state_reason FROM payment_intent")} == {
         f"reorganisation from block {first}"

@@ -9,6 +9,7 @@ import pytest
 from requests_app.config import config
 from requests_app.store import envelopes
 from requests_app.store.envelopes import Fence
+from tests.devnet.forks import take_back
 from tests.listen import world as logged
 from tests.send.test_anvil import chains, mined, statuses, world
 from tests.waiting import wait_until
@@ -63,7 +64,7 @@ def test_anvil_takes_blocks_back(world: Any, follow: Any, keep: bool) -> None:
         depth = rpc.call("eth_blockNumber")
         depth = int(depth, 16) - first + 1
         again = [["0x" + raw.hex(), depth - 1] for raw in raws] if keep else []
-        rpc.call("anvil_reorg", depth, again)
+        take_back(rpc, depth, again)
         gone = [answer.value for answer in world.context.clients.gateway.receipts(hashes)]
         assert keep == all(gone)
 
