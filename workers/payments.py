@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("relayer.settle")
 
 SECOND_LOOK_SECONDS: Final = 2.0
+_NODE_TROUBLE: Final = frozenset({SendClass.UNKNOWN, SendClass.RATE_LIMITED})
 LONGEST_WAIT_SECONDS: Final = 3600.0
 
 
@@ -141,10 +142,14 @@ class LaneSender:
         revert = revert_of(answer.error)
         if revert is not None:
             return self._refused(item, revert)
-        if classify_send(answer) is SendClass.INSUFFICIENT_FUNDS:
+        refused = classify_send(answer)
+        if refused is SendClass.INSUFFICIENT_FUNDS:
             signers.hold_back(self._context, self._lane, SignerStatus.PAUSED, SignerReason.INSUFFICIENT_FUNDS)
             return Examined(Verdict.UNANSWERED, "the signer has no native money")
-        return Examined(Verdict.LATER, f"simulation: {answer.error.message}")
+        self.silent |= refused is SendClass.RATE_LIMITED
+        # An error of the node's own says nothing of the payment.
+        verdict = Verdict.UNANSWERED if refused in _NODE_TROUBLE else Verdict.LATER
+        return Examined(verdict, f"simulation: {answer.error.message}")
 
     def _refused(self, item: Item, revert: Revert) -> Examined:
         refusal = refusal_of(revert)

@@ -20,7 +20,7 @@ from requests_app.transitions.recording import CALLS, Jobs, Mined
 from workers.broadcast import Sent
 from workers.chain.hexdata import hex_data
 from workers.senders import Sender, Trace
-from workers.settling import MOST_ATTEMPTS, Handled, Item, Outcome, Settler, retry_delay, spoken
+from workers.settling import Handled, Item, Outcome, Settler, retry_delay, spoken
 
 _OPEN = (AttemptState.PREPARED, AttemptState.UNKNOWN, AttemptState.ACCEPTED)
 
@@ -127,7 +127,7 @@ class Recovery:
         spent = [
             (item, f"{why}; attempts used up")
             for item, why in items
-            if patience == 1.0 and item.attempt >= MOST_ATTEMPTS and not self._overdue(item)
+            if patience == 1.0 and item.used_up and not self._overdue(item)
         ]
         return self._review(late) + self._settler.give_up(spent)
 

@@ -102,7 +102,7 @@ class Logged(Route):
         }
         price = self._sender.price() if ready else None
         if price is None:
-            return handled + settler.put_off([(item, "no usable fees") for item, _ in ready.values()])
+            return handled + self._unanswered(settler, [(item, "no usable fees") for item, _ in ready.values()])
         payable = [Payable(item.case.intent, wanted) for item, wanted in ready.values()]
         try:
             underway = self._prepare(settler, payable, price, source)
@@ -167,12 +167,11 @@ class Logged(Route):
         self, settler: Settler, found: Mapping[Verdict, Sequence[tuple[Item, Examined]]], source: IntentState
     ) -> list[Handled]:
         """Everything that is not to be signed now."""
-        handled: list[Handled] = []
-        for item, one in found.get(Verdict.UNANSWERED, []):
-            handled += settler.put_off([(item, one.why)], one.seconds)
-        for item, one in found.get(Verdict.LATER, []):
-            pair = [(item, one.why)]
-            handled += settler.retry_or_give_up(pair) if one.seconds is None else settler.put_off(pair, one.seconds)
+        handled = self._unanswered(settler, [(item, one.why) for item, one in found.get(Verdict.UNANSWERED, [])])
+        later = found.get(Verdict.LATER, [])
+        dated = [(item, one) for item, one in later if one.seconds is not None]
+        handled += settler.put_off([(item, one.why) for item, one in dated], [one.seconds for _, one in dated])
+        handled += settler.retry_or_give_up([(item, one.why) for item, one in later if one.seconds is None])
         handled += settler.give_up([(item, one.why) for item, one in found.get(Verdict.NEVER, [])])
         handled += self._elsewhere(settler, found.get(Verdict.EXECUTED, []))
         ends = [(item, CANCELED_ON_CHAIN) for item, _ in found.get(Verdict.CANCELED, [])]
@@ -184,6 +183,10 @@ class Logged(Route):
         else:
             settling.cancel_unsent(settler.conn, pairs)
         return handled + [item.ended(Outcome.NO_OP, why) for item, why in ends]
+
+    def _unanswered(self, settler: Settler, items: Sequence[tuple[Item, str]]) -> list[Handled]:
+        """Put off by as much every time: the chain's silence is not the payment's fault, and the lane rests longer and longer instead."""
+        return settler.put_off(items, [retry_delay(1) for _ in items])
 
     def _elsewhere(self, settler: Settler, found: Sequence[tuple[Item, Examined]]) -> list[Handled]:
         elsewhere = [

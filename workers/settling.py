@@ -120,6 +120,12 @@ class Item(NamedTuple):
             "window_closed": intent.window_closed,
         }
 
+    @property
+    def used_up(self) -> bool:
+        """Whether its deliveries are. Some died with their worker or met a silent node, which says nothing of the payment: their
+        number counts only once the time has passed over which the table spreads them."""
+        return self.attempt >= MOST_ATTEMPTS and self.case.intent.age_seconds >= least_patience()
+
     def ended(self, outcome: Outcome, detail: str) -> Handled:
         """What is reported of it."""
         return Handled(self.job_key, self.receipt, outcome, detail)
@@ -262,20 +268,24 @@ class Settler:
         queue.ack_jobs(self.conn, list(receipts))
         crash_point("after_ack_payments_commit")
 
-    def put_off(self, items: Sequence[tuple[Item, str]], seconds: float | None = None) -> list[Handled]:
-        """Back to the queue, after `seconds` or as the retry table says; the reason goes into the report."""
-        crash_point("before_nack_payments_commit")
+    def put_off(
+        self, items: Sequence[tuple[Item, str]], seconds: float | Sequence[float | None] | None = None
+    ) -> list[Handled]:
+        """Back to the queue, after `seconds` (of all, or each its own) or as the retry table says; the reason goes into the report."""
+        if not items:
+            return []
+        each = [seconds] * len(items) if isinstance(seconds, float) or seconds is None else seconds
         receipts = [one.receipt for one, _ in items]
-        queue.nack_jobs(
-            self.conn, receipts, [retry_delay(one.attempt) if seconds is None else seconds for one in receipts]
-        )
+        delays = [retry_delay(one.attempt) if own is None else own for one, own in zip(receipts, each, strict=True)]
+        crash_point("before_nack_payments_commit")
+        queue.nack_jobs(self.conn, receipts, delays)
         crash_point("after_nack_payments_commit")
         return [one.ended(Outcome.RETRY, why) for one, why in items]
 
     def retry_or_give_up(self, items: Sequence[tuple[Item, str]]) -> list[Handled]:
         """Back to the queue; those whose deliveries are used up are given up."""
-        again = [(one, why) for one, why in items if one.attempt < MOST_ATTEMPTS]
-        spent = [(one, f"{why}; attempts used up") for one, why in items if one.attempt >= MOST_ATTEMPTS]
+        again = [(one, why) for one, why in items if not one.used_up]
+        spent = [(one, f"{why}; attempts used up") for one, why in items if one.used_up]
         return self.put_off(again) + self.give_up(spent)
 
     def give_up(self, items: Sequence[tuple[Item, str]]) -> list[Handled]:

@@ -13,7 +13,7 @@ from requests_app.store.session import connect
 from tests.payments.settling.conftest import Shop, Worker, letters, outcomes, sent_payments
 from tests.payments.terms import MERCHANT, PAYER, TERMS
 from tests.send.node import Drop, Fault, Node, parse
-from workers.settling import Outcome
+from workers.settling import Outcome, least_patience
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[[], Worker]
@@ -232,6 +232,10 @@ def test_deliveries_of_a_signed_payment_are_used_up_too(shop: Shop, node: Node, 
     process.work()
     shop.conn.execute("UPDATE queue_job SET attempt = 9")
     shop.visible()
+    assert outcomes(process.work()) == ["retry"]  # ten deliveries in a moment: most of them cannot have been tried
+    shop.conn.execute("UPDATE queue_job SET attempt = 9")
+    shop.visible()
+    shop.age(payment, least_patience())
     (handled,) = process.work()
     assert (handled.outcome, handled.detail) == (
         Outcome.POISON,

@@ -9,9 +9,9 @@ import pytest
 
 from requests_app.config import config
 from tests.payments.settling.conftest import SELECTORS, Shop, Token, Worker, letters, outcomes, refusing
-from tests.send.node import Drop, Node
+from tests.send.node import Drop, Fault, Node
 from workers.chain.payments import Refusal
-from workers.settling import Outcome
+from workers.settling import FIRST_DELAY_SECONDS, Outcome, least_patience
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[[], Worker]
@@ -29,6 +29,11 @@ def test_what_time_heals_is_tried_until_the_deliveries_are_used_up(
     assert refusal.value in handled.detail
     shop.conn.execute("UPDATE queue_job SET attempt = 9")
     shop.visible()
+    # Deliveries that ended with their workers or in silence are no proof: ten of them in a moment end nothing.
+    assert outcomes(process.work()) == ["retry"]
+    shop.conn.execute("UPDATE queue_job SET attempt = 9")
+    shop.visible()
+    shop.age(payment, least_patience())
     assert outcomes(process.work()) == ["poison"]
     assert shop.states(payment) == ["authorized"]
     assert letters(shop) == [("parked", "authorized", 10)]
@@ -57,9 +62,35 @@ def test_a_silent_node_uses_no_delivery_up(shop: Shop, node: Node, worker: Start
         raise Drop
 
     node.on_batch = silent
+    shop.age(payment, 2 * least_patience())
     assert outcomes(process.work()) == ["retry"]
     assert shop.states(payment) == ["authorized"]
     assert letters(shop) == []
+    assert _waits(shop) <= FIRST_DELAY_SECONDS
+
+
+def test_an_error_of_the_node_uses_no_delivery_up(shop: Shop, node: Node, worker: Start) -> None:
+    """Found by `make chaos-payments`: a payment whose deliveries had died with their workers was given up at a node's first stumble."""
+    (payment,) = shop.pay()
+    process = worker()
+    shop.conn.execute("UPDATE queue_job SET attempt = 40")
+    shop.age(payment, 2 * least_patience())
+
+    def stumble(call: Any) -> int:
+        raise Fault("Internal error", -32603)
+
+    node.on_estimate = stumble
+    (handled,) = process.work()
+    assert (handled.outcome, handled.detail) == (Outcome.RETRY, "simulation: Internal error")
+    assert letters(shop) == []
+    assert _waits(shop) <= FIRST_DELAY_SECONDS
+
+
+def _waits(shop: Shop) -> float:
+    """Seconds until the job is due."""
+    row = shop.conn.execute("SELECT extract(epoch FROM visible_at - clock_timestamp()) FROM queue_job").fetchone()
+    assert row is not None
+    return float(row[0])
 
 
 def test_the_executor_of_an_authorization_is_found_before_anything_is_signed(
