@@ -25,6 +25,7 @@ help:
 	@echo "make up            run everything until Ctrl-C"
 	@echo "make test          all tests (TESTS=path to choose); make test-full adds the long runs"
 	@echo "make chaos         2,000 requests under 5 % faults of each kind and a kill -9 every 2 s, for five minutes"
+	@echo "make chaos-payments  10,000 payments in the same storm, with foreign executions and contradictions"
 	@echo "make test-browser  browser tests of the admin (installs Debian's chromium)"
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
@@ -63,6 +64,11 @@ test-full: install-dev
 .PHONY: chaos
 chaos: install-dev
 	@$(BIN)/python -m tests.chaos.run
+
+# The same for payments: CHAOS_INTENTS, and the others as above.
+.PHONY: chaos-payments
+chaos-payments: install-dev
+	@$(BIN)/python -m tests.chaos.payments
 
 .PHONY: test-browser
 test-browser: install-dev

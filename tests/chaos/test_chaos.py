@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chaos.run import STOP_SECONDS, Plan, run
+from tests.chaos.run import run
+from tests.chaos.storm import STOP_SECONDS, Plan
 
 # Sized for a loaded machine with two cores: a kill waits until everything works again, for ten seconds at most.
-MINUTE = Plan(seconds=30, requests=60, seed=0, stopped_seconds=10, drain_seconds=120, patience=10)
+MINUTE = Plan(seconds=30, count=60, seed=0, stopped_seconds=10, drain_seconds=120, patience=10)
 
 
 @pytest.mark.stack
