@@ -21,7 +21,7 @@ from workers.chain import open_clients
 from workers.leases import LeaseKeeper
 from workers.settle import SettleTurn
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.full, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
 WORKERS, PAYMENTS = 8, 50
 FORK = multiprocessing.get_context("fork")
 
