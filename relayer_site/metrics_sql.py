@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from relayer_site.metrics_envelopes import envelope_metrics
 from relayer_site.metrics_ledger import ledger_metrics
 from relayer_site.metrics_payments import payment_metrics
+from relayer_site.metrics_webhooks import webhook_metrics
 from requests_app.overview import Overview, overview
 from requests_app.states import Kind
 
@@ -42,7 +43,7 @@ class DatabaseCollector(Collector):
         """Yield every gauge of the present picture."""
         reachable = GaugeMetricFamily("relayer_database_up", "1 when the scrape could read the database")
         try:
-            now, log = self._read(), [*envelope_metrics(), *ledger_metrics()]
+            now, log = self._read(), [*envelope_metrics(), *ledger_metrics(), *webhook_metrics()]
         except (DatabaseError, psycopg.Error) as error:
             _log.warning("metrics without database", extra={"action": "scrape_failed", "error": type(error).__name__})
             reachable.add_metric([], 0)

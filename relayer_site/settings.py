@@ -184,6 +184,7 @@ SHIFT_TURNS = {
         "workers.commands.CommandTurn",
         "workers.publisher.PublishTurn",
         "workers.drain.DrainTurn",
+        "workers.webhooks.WebhookTurn",  # the last one: at the end of a shift it may wait for receivers
     ],
     "sweep": ["workers.sweep.duties"],
 }
@@ -299,6 +300,17 @@ PUBLISH_POLL_SECONDS = env.seconds("PUBLISH_POLL_SECONDS", 0.2)
 ENVELOPE_MAX_PAYLOAD_BYTES = env.number("ENVELOPE_MAX_PAYLOAD_BYTES", 512 * 1024)
 ENVELOPE_RETENTION_ENABLED = env.flag("ENVELOPE_RETENTION_ENABLED", True)
 ENVELOPE_BLOB_RETAIN_DAYS = env.number("ENVELOPE_BLOB_RETAIN_DAYS", 0)
+
+# Webhooks: where they may go, how long a receiver may take, when one is given up and what is kept.
+WEBHOOK_ALLOWED_HOSTS = env.items("WEBHOOK_ALLOWED_HOSTS", [])
+WEBHOOK_PORTS = env.items("WEBHOOK_PORTS", ["443", "8443"])
+WEBHOOKS_PER_ACCOUNT = env.number("WEBHOOKS_PER_ACCOUNT", 10)
+WEBHOOK_TIMEOUT_SECONDS = env.seconds("WEBHOOK_TIMEOUT_SECONDS", 5)
+WEBHOOK_THREADS = env.number("WEBHOOK_THREADS", 16)
+WEBHOOK_POLL_SECONDS = env.seconds("WEBHOOK_POLL_SECONDS", 0.5)
+WEBHOOK_ATTEMPTS = env.number("WEBHOOK_ATTEMPTS", 12)
+WEBHOOK_EXPIRY_DAYS = env.seconds("WEBHOOK_EXPIRY_DAYS", 3)
+WEBHOOK_RETENTION_DAYS = env.seconds("WEBHOOK_RETENTION_DAYS", 7)
 
 BEAT_STALE_SECONDS = env.seconds("BEAT_STALE_SECONDS", 4.5)
 HOST_NAME = env.text("RELAYER_HOST_NAME", socket.gethostname())

@@ -7,14 +7,14 @@ workers of this machine too. Label values come from closed lists.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
 from prometheus_client import Counter, Histogram
 
-from requests_app.states import IntentState, Kind, Status
+from requests_app.states import DeliveryVerb, IntentState, Kind, Status
 
 LABELS: Final[dict[Kind, str]] = {kind: kind.name.lower() for kind in Kind}
 _DATABASE: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
@@ -54,6 +54,15 @@ invariant_violations = Counter(
     "Rows that broke an invariant of the books when they were looked at",
     ("invariant",),
 )
+DELIVERY_OUTCOMES: Final[dict[DeliveryVerb, str]] = {
+    DeliveryVerb.DELIVER: "delivered",
+    DeliveryVerb.POSTPONE: "postponed",
+    DeliveryVerb.GIVE_UP: "failed",
+    DeliveryVerb.EXPIRE: "failed",
+}
+webhook_deliveries = Counter(
+    "relayer_webhook_deliveries_total", "Attempts to deliver to webhooks, by what they came to", ("outcome",)
+)
 
 
 @lru_cache(maxsize=256)
@@ -84,3 +93,10 @@ def _status(kind: Kind, status: str) -> Histogram:
 def observe_status(kind: Kind, previous: str, seconds: float) -> None:
     """A request left `previous` after so many seconds."""
     _status(kind, previous).observe(max(0.0, seconds))
+
+
+def observe_deliveries(counts: Mapping[DeliveryVerb, int]) -> None:
+    """Deliveries of webhooks, by what happened to them."""
+    for verb, number in counts.items():
+        if number:
+            webhook_deliveries.labels(DELIVERY_OUTCOMES[verb]).inc(number)

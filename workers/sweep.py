@@ -25,6 +25,7 @@ from workers.duties import (
     reorgs,
     retention,
     thresholds,
+    webhooks,
 )
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
@@ -84,5 +85,6 @@ def duties() -> list[DutyTurn]:
         DutyTurn("bands_retire", bands_retire.INTERVAL, bands_retire.run),
         DutyTurn("books", books.INTERVAL, books.run),
         DutyTurn("figures", figures.INTERVAL, figures.run),
+        DutyTurn("webhooks", webhooks.INTERVAL, webhooks.run),
         DutyTurn("retention", retention.INTERVAL, retention.run),
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from requests_app.admin.explain import REASONS, STATUS_MEANING
+from requests_app.management.delivery_document import delivery_lines
 from requests_app.management.intent_document import intent_lines
 from requests_app.management.setting_texts import INTERNAL, TEXTS
 from requests_app.runtime import REGISTRY, Type
@@ -71,7 +72,7 @@ def states_page() -> str:
         lines.append(
             f"| `{row.verb}` | {sources} | `{row.target}` | {actors} | {_fences(row)} | {writes} | {row.meaning} |"
         )
-    return "\n".join([*lines, *intent_lines()]) + "\n"
+    return "\n".join([*lines, *intent_lines(), *delivery_lines()]) + "\n"
 
 
 def _fences(row: Transition) -> str:

@@ -48,6 +48,17 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "READINESS_CHECKS_PER_CALL": "Readiness checks in one request to the gateway",
         "READINESS_CALLS_PER_INTERVAL": "Requests to the gateway for repeated readiness checks in one interval, of one worker group",
     },
+    "Webhooks": {
+        "WEBHOOK_ALLOWED_HOSTS": "Hosts that webhooks may go to wherever they are: private addresses, any port, plain http. For development, and for receivers of your own network",
+        "WEBHOOK_PORTS": "Ports that webhooks may go to on all other hosts, which must be public and speak https",
+        "WEBHOOKS_PER_ACCOUNT": "Most webhooks of one client",
+        "WEBHOOK_TIMEOUT_SECONDS": "Time for one delivery: connection, TLS, and the receiver's status",
+        "WEBHOOK_THREADS": "Deliveries that one shift makes at once; a quarter of them to one webhook",
+        "WEBHOOK_POLL_SECONDS": "How often a shift looks for due deliveries while there are none",
+        "WEBHOOK_ATTEMPTS": "Attempts of a delivery, with delays from 5 s doubling up to 6 h, before it is given up",
+        "WEBHOOK_EXPIRY_DAYS": "Days after which a delivery is given up that could not leave: its webhook paused, its account disabled",
+        "WEBHOOK_RETENTION_DAYS": "Days that an ended delivery is kept",
+    },
     "Retention": {
         "RETENTION_ENABLED": "Final requests leave the database, with payload, shares, views and history, when their days are over. Payments, their history and their books never leave",
         "USER_DECRYPT_RETENTION_DAYS": "Days that a finished user decrypt is kept",

@@ -1,7 +1,8 @@
 """Final rows leave after their retention, with payload, shares, views and history. Rows that are not final never do.
 
 RETENTION_ENABLED=false keeps them for ever. Foreign references (other relayers share the gateway; their shares are counted like early ones of ours) leave after
-an hour, signs of life of what has long been gone and reviewers' holds a day after their end, idempotency keys an hour after theirs, always.
+an hour, signs of life of what has long been gone and reviewers' holds a day after their end, idempotency keys an hour after theirs,
+webhooks' deliveries WEBHOOK_RETENTION_DAYS after their end, always.
 Should one of them turn out to be ours after all, the applier reads its answers from the log again.
 """
 
@@ -22,6 +23,7 @@ from requests_app.store.idempotency import purge_keys
 from requests_app.store.leases import forget_holds
 from requests_app.store.session import connect
 from requests_app.store.sweep import purge_foreign, purge_requests
+from requests_app.store.webhooks import purge_deliveries, purge_webhooks
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -47,6 +49,10 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         removed += _batches(context, partial(forget_silent, conn, DAY))
         removed += _batches(context, partial(forget_holds, conn, DAY, BATCH))
         removed += _batches(context, partial(purge_keys, conn, BATCH))
+        removed += _batches(
+            context, partial(purge_deliveries, conn, float(settings.WEBHOOK_RETENTION_DAYS) * DAY, BATCH)
+        )
+        removed += _batches(context, partial(purge_webhooks, conn, BATCH))
         if settings.RETENTION_ENABLED:
             for kind in REQUEST_KINDS:
                 removed += _batches(context, partial(purge_requests, conn, kind, days(kind) * DAY, BATCH))
