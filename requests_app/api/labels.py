@@ -32,6 +32,8 @@ class Label(StrEnum):
     ACCOUNT_DISABLED = "account_disabled"
     IDEMPOTENCY_KEY_IN_FLIGHT = "idempotency_key_in_flight"
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused"
+    WEBHOOK_LIMIT_REACHED = "webhook_limit_reached"
+    WEBHOOK_NOT_TESTABLE = "webhook_not_testable"
     DATABASE_UNAVAILABLE = "database_unavailable"  # the wire contract of v2 and v3 has a 500 for it
 
 
@@ -59,6 +61,8 @@ HTTP_STATUS: Final[dict[Label, int]] = {
     Label.ACCOUNT_DISABLED: 403,
     Label.IDEMPOTENCY_KEY_IN_FLIGHT: 409,
     Label.IDEMPOTENCY_KEY_REUSED: 422,
+    Label.WEBHOOK_LIMIT_REACHED: 409,
+    Label.WEBHOOK_NOT_TESTABLE: 409,
     Label.DATABASE_UNAVAILABLE: 503,
 }
 
@@ -92,3 +96,6 @@ AUTHORIZATION_EXPIRED_TEXT: Final = "The time for this authorization is over"
 ACCOUNT_DISABLED_TEXT: Final = "The account of this API key is disabled"
 IN_FLIGHT_TEXT: Final = "A request with this Idempotency-Key is being worked on"
 OTHER_REQUEST_TEXT: Final = "This Idempotency-Key belongs to another request"
+WEBHOOK_NOT_FOUND_TEXT: Final = "Webhook not found"
+WEBHOOK_LIMIT_TEXT: Final = "The account has as many webhooks as it may have"
+WEBHOOK_NOT_TESTABLE_TEXT: Final = "The webhook is paused, or its last test is still on its way"

@@ -14,6 +14,7 @@ from requests_app.api.v1.envelopes import Envelopes, PublicationStatus
 from requests_app.api.v1.payments import Authorize, CancelPayment, Payment, Payments, PaymentTimeline
 from requests_app.api.v1.problems import unknown_path
 from requests_app.api.v1.usage import Usage
+from requests_app.api.v1.webhooks import OneWebhook, WebhookDeliveries, Webhooks, WebhookSecret, WebhookTest
 from requests_app.api.v2 import views as v2
 from requests_app.api.view import empty_not_found
 
@@ -45,6 +46,11 @@ api_patterns: Final[list[URLPattern]] = [
     path("v1/payment-intents/<str:intent_id>/authorize", Authorize.as_view()),
     path("v1/payment-intents/<str:intent_id>/cancel", CancelPayment.as_view()),
     path("v1/usage", Usage.as_view()),
+    path("v1/webhooks", Webhooks.as_view()),
+    path("v1/webhooks/<str:webhook_id>", OneWebhook.as_view()),
+    path("v1/webhooks/<str:webhook_id>/secret", WebhookSecret.as_view()),
+    path("v1/webhooks/<str:webhook_id>/test", WebhookTest.as_view()),
+    path("v1/webhooks/<str:webhook_id>/deliveries", WebhookDeliveries.as_view()),
 ]
 
 # Paths below a version prefix answer in its form; without these the site would print HTML, or redirect to a slash.

@@ -60,8 +60,8 @@ def test_every_answer_has_a_schema_and_every_post_a_body(spec: dict[str, Any]) -
     for path, operations in spec["paths"].items():
         for method, operation in operations.items():
             for status, answer in operation["responses"].items():
-                assert answer["content"], (path, method, status)
-            if method == "post" and not path.endswith("/cancel"):
+                assert status == "204" or answer["content"], (path, method, status)
+            if method == "post" and not path.endswith(("/cancel", "/secret", "/test")):
                 assert operation["requestBody"]["required"] is True
             pending = "202" in operation["responses"]
             if pending:

@@ -19,6 +19,7 @@ from requests_app.api.openapi.answers import ANSWERS
 from requests_app.api.openapi.log import LOG
 from requests_app.api.openapi.payments import PAYMENTS
 from requests_app.api.openapi.requests import REQUESTS
+from requests_app.api.openapi.webhooks import WEBHOOKS
 
 SETTINGS: Final[dict[str, Any]] = {
     "TITLE": "Gateway relayer",
@@ -45,7 +46,7 @@ _making = Lock()
 def finish(result: dict[str, Any], generator: Any, request: Any, public: bool) -> dict[str, Any]:
     """drf-spectacular's last step: add the hand-written components; a described body is a required body."""
     components = result.setdefault("components", {})
-    components["schemas"] = dict(sorted({**REQUESTS, **ANSWERS, **LOG, **PAYMENTS}.items()))
+    components["schemas"] = dict(sorted({**REQUESTS, **ANSWERS, **LOG, **PAYMENTS, **WEBHOOKS}.items()))
     components["securitySchemes"] = _SECURITY
     for operations in result["paths"].values():
         for operation in operations.values():
