@@ -6,8 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg.rows import namedtuple_row
@@ -16,11 +15,10 @@ from tests.chaos.foreign import Foreign
 from tests.chaos.mischief import DOLLAR, Deed
 from tests.chaos.orders import ENDS, MUST_SETTLE, REASONS, Fate, Order
 from tests.chaos.storm import Report
+from tests.chaos.uses import Token, is_paid_rightly
 from tests.stack.harness import ROOT, Stack, plain_environment
 
 SETTLED_SHARE = 0.99
-SPAN = 2_000  # blocks that are asked for at once
-NOBODY = "0x" + "00" * 20
 SHOWN = 20
 
 _ROWS = "SELECT id, public_id, ref, state, state_reason, tx_hash FROM payment_intent"
@@ -40,66 +38,6 @@ _TIMES = (
     " WHERE a.to_state = 'authorized' AND s.to_state = 'settled'"
 )
 _ATTEMPTS = "SELECT state, count(*) AS n, sum(send_count) AS sends FROM tx_attempt GROUP BY 1 ORDER BY 1"
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """An authorization used on chain, with the transfer that follows it. Addresses in lower case."""
-
-    authorizer: str
-    ref: bytes
-    tx_hash: str
-    moved: tuple[str, str, int] | None  # from, to, token units
-
-
-@dataclass
-class Token:
-    """All that the token's events say: uses by ref, and what every account got and gave by minting and by transfers."""
-
-    uses: dict[bytes, list[Use]]
-    minted: Counter[str]
-    loose: list[str]  # transfers that no authorization explains
-
-    @classmethod
-    def read(cls, stack: Stack) -> Token:
-        """From the chain's first block to its head."""
-        used, moved = DOLLAR.event("AuthorizationUsed").topic, DOLLAR.event("Transfer")
-        uses: dict[bytes, list[Use]] = defaultdict(list)
-        minted: Counter[str] = Counter()
-        loose: list[str] = []
-        before: dict[str, Any] | None = None
-        for log in _logs(stack, [[used, moved.topic]]):
-            if log["topics"][0] == used:
-                use = Use(_address(log["topics"][1]), bytes.fromhex(log["topics"][2][2:]), log["transactionHash"], None)
-                uses[use.ref].append(use)
-                before = log
-                continue
-            source, target, sum_ = (
-                _address(log["topics"][1]),
-                _address(log["topics"][2]),
-                int(moved.decode(log)[0]),
-            )
-            follows = before is not None and before["transactionHash"] == log["transactionHash"]
-            if source == NOBODY:
-                minted[target] += sum_
-            elif follows and before is not None and int(before["logIndex"], 16) + 1 == int(log["logIndex"], 16):
-                ref = bytes.fromhex(before["topics"][2][2:])
-                last = uses[ref].pop()
-                uses[ref].append(Use(last.authorizer, ref, last.tx_hash, (source, target, sum_)))
-            else:
-                loose.append(log["transactionHash"])
-        return cls(dict(uses), minted, loose)
-
-
-def _logs(stack: Stack, topics: list[Any]) -> Iterator[dict[str, Any]]:
-    address = stack.deployment.gateway["payment_tokens"][0]["address"]
-    head = stack.block()
-    for first in range(0, head + 1, SPAN):
-        yield from stack.rpc.logs([address], topics, first, min(first + SPAN - 1, head))
-
-
-def _address(word: str) -> str:
-    return "0x" + word[-40:].lower()
 
 
 class Audit:
@@ -168,22 +106,15 @@ class Audit:
         once = unpaid = otherwise = 0
         for order in self._orders:
             row = self._rows.get(order.intent_id)
+            state, tx_hash = ("missing", b"") if row is None else (row.state, bytes(row.tx_hash or b""))
             uses = [one for one in token.uses.get(order.ref, []) if one.authorizer == order.payer.address]
-            asked = (order.payer.address, order.merchant, order.amount)
-            exact = [one for one in uses if one.moved == asked]
-            if row is not None and row.state == "settled":
-                good = len(uses) == len(exact) == 1 and exact[0].tx_hash == "0x" + bytes(row.tx_hash or b"").hex()
-                once += good
+            if not is_paid_rightly(order, state, tx_hash, uses):
+                self._problems.append(f"{self._named(order)} is {state}, and its ref was used by {uses}")
+            elif state == "settled":
+                once += 1
             else:
-                to, sum_ = order.other
-                expected = (order.payer.address, to, sum_)
-                allowed = order.fate in (Fate.OTHER_AMOUNT, Fate.OTHER_PARTY)
-                good = not uses or (allowed and len(uses) == 1 and uses[0].moved == expected)
                 unpaid += not uses
                 otherwise += bool(uses)
-            if not good:
-                state = "missing" if row is None else row.state
-                self._problems.append(f"{self._named(order)} is {state}, and its ref was used by {uses}")
         strangers = [ref.hex() for ref in token.uses if ref not in self._by_ref]
         if strangers or token.loose:
             self._problems.append(f"the token moved for nobody: refs {strangers[:SHOWN]}, {token.loose[:SHOWN]}")

@@ -31,11 +31,11 @@ class Fate(StrEnum):
     LAPSED = "lapsed"  # the payer has nothing until the authorization is over
 
 
-# How an order may end. A state beside `settled` is allowed only here; in review only for these reasons.
+# How an order may end. A state beside `settled` is allowed only here (and `canceled`, where the API has said so); in review only for
+# these reasons.
 MUST_SETTLE = frozenset({Fate.PLAIN, Fate.OVERTAKEN, Fate.LATE_FUNDS})
 ENDS: dict[Fate, frozenset[str]] = {
     Fate.SHARED_FUNDS: frozenset({"settled", "needs_review"}),
-    Fate.WITHDRAWN: frozenset({"settled", "canceled"}),
     Fate.REVOKED: frozenset({"settled", "canceled", "needs_review"}),
     Fate.OTHER_AMOUNT: frozenset({"settled", "needs_review"}),
     Fate.OTHER_PARTY: frozenset({"settled", "needs_review"}),
