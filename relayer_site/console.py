@@ -105,7 +105,12 @@ NAVIGATION: list[dict[str, Any]] = [
     {
         "title": "Clients",
         "separator": True,
-        "items": [_item("Accounts", "apartment", "account"), _item("API keys", "vpn_key", "apikey")],
+        "items": [
+            _item("Accounts", "apartment", "account"),
+            _item("API keys", "vpn_key", "apikey"),
+            _item("Webhooks", "webhook", "webhook"),
+            _item("Webhook deliveries", "outbox", "webhookdelivery"),
+        ],
     },
     {
         "title": "Scheduler",

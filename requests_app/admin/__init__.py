@@ -12,6 +12,7 @@ from requests_app.admin import (
     reviews,
     runtime,
     signing,
+    webhooks,
     work,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "reviews",
     "runtime",
     "signing",
+    "webhooks",
     "work",
 ]

@@ -20,6 +20,7 @@ from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin
 from requests_app.admin.client_deeds import carry_out, create, creation_form, deed_sections, may_manage
 from requests_app.admin.page import Facts, Section, Table
+from requests_app.admin.webhooks import client_webhooks
 from requests_app.models import Account, ApiKey, RequestClient
 from requests_app.states import REQUEST_KINDS
 
@@ -123,6 +124,7 @@ class AccountAdmin(ExtraPages, RecordAdmin):
                 ],
                 "It has not asked for anything.",
             ),
+            client_webhooks(obj.pk),
             *deed_sections(request, obj, keys),
         ]
 

@@ -50,6 +50,11 @@ TONES: Final[dict[str, str]] = {
     "replaced": "neutral",
     "dropped": "warn",
     "refused": "bad",
+    # webhooks and their deliveries
+    "enabled": "good",
+    "removed": "neutral",
+    "waiting": "info",
+    "delivered": "good",
     # accounts, signers, commands, cases, sources
     "active": "good",
     "paused": "warn",

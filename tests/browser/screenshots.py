@@ -59,6 +59,8 @@ LISTS = {
     "accounts": f"{APP}/account/",
     "account-create": f"{APP}/account/create/",
     "api-keys": f"{APP}/apikey/",
+    "webhooks": f"{APP}/webhook/",
+    "deliveries": f"{APP}/webhookdelivery/",
     "schedules": "/admin/django_q/schedule/",
 }
 # pages of one row: name -> (list whose first row is opened)
@@ -69,6 +71,8 @@ PAGES = {
     "payment-review": f"{APP}/paymentintent/?state__exact=needs_review",
     "ledger-entry": f"{APP}/ledgerentry/",
     "letter": f"{APP}/deadletter/",
+    "webhook": f"{APP}/webhook/",
+    "delivery": f"{APP}/webhookdelivery/?state__exact=failed",
     "user-decrypt": f"{APP}/userdecryptrequest/?status__exact=completed",
     "public-decrypt": f"{APP}/publicdecryptrequest/?status__exact=failure",
     "input-proof": f"{APP}/inputproofrequest/?status__exact=completed",

@@ -13,7 +13,17 @@ from typing import Any
 
 from requests_app import models
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import FINAL, INITIAL, REQUEST_KINDS, IntentState, Kind, ReqType, Status
+from requests_app.states import (
+    FINAL,
+    INITIAL,
+    REQUEST_KINDS,
+    USUAL_EVENTS,
+    DeliveryState,
+    IntentState,
+    Kind,
+    ReqType,
+    Status,
+)
 from requests_app.store.figures import count_ended
 from requests_app.store.intents import Intent
 from requests_app.store.session import web_connection
@@ -87,10 +97,42 @@ class Scene(Surroundings):
         self.payments = {state: payment(self.client.pk, state, self.bytes(32)) for state in IntentState}
         given_up(self.payments[IntentState.AUTHORIZED])
         self.observe(self.payments[IntentState.SETTLED])
+        self.told()
         self.moving_parts()
         for kind in REQUEST_KINDS:
             count_ended(web_connection(), kind, 0.0, 10_000)
         return self
+
+    def told(self) -> None:
+        """A webhook, and a delivery in each state."""
+        self.webhook = models.Webhook.objects.create(
+            public_id="wh_0123456789abcdef01234567",
+            account=self.client,
+            url="https://wallet.acme.example/relayer?tenant=7",
+            description="wallet back end",
+            events=list(USUAL_EVENTS),
+            kinds=[kind.value for kind in Kind],
+            secret=self.bytes(32),
+        )
+        row = self.rows[Kind.PUBLIC_DECRYPT, Status.COMPLETED][0]
+        for number, state in enumerate(DeliveryState):
+            ended = state is not DeliveryState.WAITING
+            models.WebhookDelivery.objects.create(
+                public_id=uuid.UUID(bytes=self.bytes(16), version=4),
+                webhook_id=self.webhook.pk,
+                event="request.completed",
+                kind=Kind.PUBLIC_DECRYPT.value,
+                subject_id=row.pk,
+                subject=str(row.ext_job_id),
+                occurred_at=self.now - timedelta(seconds=number),
+                state=state.value,
+                attempts=3,
+                last_attempt_at=self.now,
+                last_status=200 if state is DeliveryState.DELIVERED else 503,
+                last_error=None if state is DeliveryState.DELIVERED else "the receiver answered 503",
+                delivered_at=self.now if state is DeliveryState.DELIVERED else None,
+                ended_at=self.now if ended else None,
+            )
 
     def observe(self, intent: Intent) -> None:
         """The log's view of a payment, and a finding about it."""

@@ -104,6 +104,9 @@ def test_input_is_escaped_everywhere(scene: Scene, admin_client: Client) -> None
     models.TxAttempt.objects.update(error_text=HOSTILE, error_class=HOSTILE)
     models.Account.objects.filter(pk=scene.client.pk).update(name=HOSTILE)
     models.EnvelopeSource.objects.update(name=HOSTILE, halted=HOSTILE)
+    models.Webhook.objects.update(url=HOSTILE, description=HOSTILE)
+    models.WebhookDelivery.objects.update(last_error=HOSTILE)
+    delivery = models.WebhookDelivery.objects.latest("pk")
     for url in (
         change_url(models.PublicDecryptRequest, row.pk),
         change_url(models.ReviewCase, case.pk),
@@ -112,6 +115,10 @@ def test_input_is_escaped_everywhere(scene: Scene, admin_client: Client) -> None
         change_url(models.EnvelopeSource, 1),
         list_url(models.TxAttempt),
         list_url(models.Account),
+        change_url(models.Webhook, scene.webhook.pk),
+        change_url(models.WebhookDelivery, delivery.pk),
+        list_url(models.Webhook),
+        list_url(models.WebhookDelivery),
         reverse("admin:requests_app_dead", args=(1,)),
         "/admin/",
     ):
@@ -145,6 +152,8 @@ def test_no_digest_and_no_raw_transaction_on_any_page(scene: Scene, admin_client
     assert attempt is not None
     for url, secret in (
         (change_url(models.ApiKey, key.pk), bytes(key.digest).hex()),
+        (change_url(models.Webhook, scene.webhook.pk), bytes(scene.webhook.secret).hex()),
+        (list_url(models.Webhook), bytes(scene.webhook.secret).hex()),
         (list_url(models.ApiKey), bytes(key.digest).hex()),
         (change_url(models.TxAttempt, attempt.pk), bytes(attempt.raw_tx).hex()[:64]),
     ):
