@@ -15,7 +15,8 @@ from workers.devnet.traffic import Traffic
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """The running relayer with its devnet."""
-    running = Stack(Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")))
+    var = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack"))
+    running = Stack(var, environment={"WEBHOOK_ALLOWED_HOSTS": "127.0.0.1"})
     try:
         yield running
     finally:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import time
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from requests_app.states import Kind
@@ -17,6 +21,7 @@ from requests_app.webhook_messages import (
     signature,
 )
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 AT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 
 
@@ -44,6 +49,22 @@ def test_the_body_says_what_happened_and_nothing_else() -> None:
     }
     assert json.loads(message_body("payment.settled", Kind.PAYMENT, "pi_1", AT))["data"]["kind"] == "payment"
     assert json.loads(message_body("webhook.test", None, None, AT))["data"] == {}
+
+
+def test_what_the_documentation_says_verifies() -> None:
+    """The very code of docs/webhooks.md."""
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "webhooks.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code[0], names)  # noqa: S102 - our own page
+    verified, secret, now = names["verified"], new_secret(), int(time.time())
+    body = message_body("request.completed", Kind.INPUT_PROOF, "a-job", AT)
+    headers = message_headers("msg_1", now, body, [new_secret(), secret])
+    assert verified(shown_secret(secret), headers, body)
+    assert not verified(shown_secret(new_secret()), headers, body)
+    assert not verified(shown_secret(secret), headers, body + b" ")
+    assert not verified(shown_secret(secret), {**headers, "webhook-id": "msg_2"}, body)
+    old = message_headers("msg_1", now - 600, body, [secret])
+    assert not verified(shown_secret(secret), old, body)
 
 
 def test_secrets_and_ids_as_they_are_shown() -> None:
