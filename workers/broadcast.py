@@ -21,7 +21,7 @@ from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import recording, sending
 from requests_app.transitions.recording import NO_JOBS, Jobs
-from workers import signers
+from workers import signers, stranded
 from workers.chain.errors import SendClass, classify_send
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc import Call, RpcEndpoint
@@ -199,8 +199,10 @@ def react(context: ShiftContext, lane: Lane, sent: Sequence[Sent]) -> None:
     foreign = [one for one in sent if one.send_class is SendClass.REPLACEMENT_UNDERPRICED and not one.item.siblings]
     if foreign:
         signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.FOREIGN_NONCE)
-    if any(one.mismatch for one in sent):
-        signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.HASH_MISMATCH)
+    strange = {one.item.subject: _evidence(lane, one) for one in sent if one.mismatch}
+    if strange:
+        text = "a node answered another hash than that of the bytes it was given"
+        stranded.block(context, lane, SignerReason.HASH_MISMATCH, text, strange)
     refused = [one for one in sent if one.for_good]
     if refused:
         # Its nonce stays open, so nothing after it can be mined: a no-op takes the nonce (workers.replace), a person the row.

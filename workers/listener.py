@@ -18,9 +18,10 @@ from psycopg import Connection
 from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
-from requests_app.store import bands, envelopes, reorgs
+from requests_app.store import bands, conflicts, envelopes, reorgs
 from requests_app.store.chain_identity import claim_identity
-from requests_app.store.envelopes import Conflict, Fence, Gap, Sight
+from requests_app.store.conflicts import Conflict
+from requests_app.store.envelopes import Fence, Gap, Sight
 from requests_app.transitions.reorgs import undo
 from workers.apply import Applier
 from workers.blocks import Blocks, NotYetThere, Unreadable, Window, WindowRefused
@@ -183,7 +184,7 @@ class Listener:
                 f"block {self._sealed} was sealed as 0x{(self._sealed_hash or b'').hex()}"
             )
             crash_point("before_halt_commit")
-            envelopes.halt_source(conn, self._source_id, reason)
+            conflicts.halt_source(conn, self._source_id, reason)
             crash_point("after_halt_commit")
             log.critical("source halted: %s", reason, extra={"action": "source_halted", "source": self._source_id})
             raise SourceHalted(reason) from None

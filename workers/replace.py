@@ -17,14 +17,14 @@ from django.conf import settings
 
 from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
-from requests_app.models.signing import AttemptKind, AttemptState, SignerStatus
+from requests_app.models.signing import AttemptKind, AttemptState
 from requests_app.store import attempts as store
 from requests_app.store import nonces
 from requests_app.store.attempts import Outgoing, Replaceable, Replacement
 from requests_app.store.queue import Subject
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
-from workers import signers
+from workers import stranded
 from workers.broadcast import broadcast
 from workers.chain.calldata import ContractCall
 from workers.chain.fees import FeeCeilingExceeded, Fees, bumped
@@ -89,9 +89,11 @@ def fill(context: ShiftContext, lane: Lane) -> int:
     if asked is None:
         lane.fill_due = True
         return 0
-    if any(item.fills >= MOST_FILLS for item in open_nonces):
-        # Not even nothing is taken: something is wrong with the key, the chain or the node.
-        signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.REFUSED_BYTES)
+    refused = [item.nonce for item in open_nonces if item.fills >= MOST_FILLS]
+    if refused:
+        # Not even nothing is taken: something is wrong with the key, the chain or the node. What stands behind is stranded.
+        text = f"not even an empty transaction is taken at nonce {refused[0]}: nothing behind it can be mined"
+        stranded.block_from(context, lane, SignerReason.REFUSED_BYTES, refused[0], text)
     made: list[Replacement] = []
     subjects: list[Subject] = []
     gas = noop_gas(context, lane)

@@ -29,7 +29,7 @@ from requests_app.store.turns import Turns
 from requests_app.transitions import sending
 from requests_app.transitions.recording import Jobs
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
-from workers import broadcast, commands, receipts, replace, signers, verdicts, windows
+from workers import broadcast, commands, receipts, replace, signers, stranded, verdicts, windows
 from workers.carriers import Carrier, carrier_of
 from workers.estimate import Estimated, current_price, delay_after, estimate
 from workers.payments import LaneSender
@@ -120,7 +120,7 @@ class SettleTurn:
             verdicts.finalize(context, lane)
         receipts.look_up(context, lane)
         filled = replace.fill(context, lane) + windows.close(context, lane)
-        return filled + broadcast.resend(context, lane) + replace.replace(context, lane)
+        return filled + broadcast.resend(context, lane) + replace.replace(context, lane) + stranded.look(context, lane)
 
     def _send(self, context: ShiftContext, lane: Lane) -> int:
         room = min(BATCH, self._room(context, lane))

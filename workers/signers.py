@@ -61,6 +61,7 @@ class Lane:
     silences: int = 0
     finalize_at: float = 0.0
     replace_at: float = 0.0
+    stranded_at: float = 0.0
     windows_at: float = 0.0
     moved_at: float = field(default_factory=monotonic)
     has_open: bool = True
@@ -210,9 +211,13 @@ def sync(context: ShiftContext, lane: Lane) -> bool:
         lane.held.release()
         return False
     crash_point("after_sync_signer_commit")
+    first = lane.state is None
     lane.state = synced.signer
     _note_reorg(lane, synced.reorg, account.latest)
     lane.saw_chain_count(account.latest)
+    if first:
+        # How long the count has stood still is longer than a shift: kept in the lane alone, nothing was ever stuck.
+        lane.moved_at = lane.clock() - synced.still
     lane.sync_at = now + SYNC_SECONDS
     lane.has_open = True  # asked again: a person's decision may have reopened an attempt
     if synced.foreign_use:

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from unfold.decorators import display
@@ -15,7 +15,9 @@ from unfold.decorators import display
 from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin, older_than
 from requests_app.admin.explain import EVENTS
+from requests_app.admin.orders import renewed
 from requests_app.admin.page import Facts, Section, Table
+from requests_app.admin.source_deeds import carry_out, deed_sections, orders_of
 from requests_app.models import (
     ChainCursor,
     ChainIdentity,
@@ -50,6 +52,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
     extra_pages = (
         ("<int:source_id>/envelopes/", "requests_app_envelopes", "envelopes_view"),
         ("<int:source_id>/dead/", "requests_app_dead", "dead_view"),
+        ("<int:source_id>/orders/", "requests_app_source_orders", "orders_view"),
     )
 
     @display(description="State")
@@ -80,13 +83,14 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             ("Seal moved", cells.moment(cursor.updated_at) if cursor else cells.NOTHING),
             ("Kept for", cells.duration(obj.retain.total_seconds())),
             ("Reorg depth", f"{obj.reorg_depth} blocks"),
-            ("Halted", obj.halted or "no"),
+            ("Halted", cells.wrapped(obj.halted) if obj.halted else "no"),
         ]
         consumers = ConsumerCursor.objects.filter(source_id=obj.pk).order_by("consumer")[:20]
         bands = band_sizes(web_connection(), obj.pk, 20)
         head = next((o.head for o in list_originators(web_connection()) if o.source_id == obj.pk), None)
         return [
             Facts("Source", facts),
+            *deed_sections(request, obj),
             Table(
                 "Consumers",
                 ("Consumer", "Applied up to (block / log)", "Behind (blocks)", "Moved", "Holds retention"),
@@ -130,6 +134,17 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             ("Envelopes", reverse("admin:requests_app_envelopes", args=(obj.pk,))),
             ("Dead letters", reverse("admin:requests_app_dead", args=(obj.pk,))),
         ]
+
+    def act(self, request: HttpRequest, obj: Any) -> HttpResponse | None:
+        """Lift the halt: a command to whoever carries them out."""
+        carry_out(request, self, obj)
+        return HttpResponseRedirect(self.page_url(obj))
+
+    def orders_view(self, request: HttpRequest, source_id: int) -> HttpResponse:
+        """The orders alone, for as long as one is under way."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return renewed(request, orders_of(source_id))
 
     def envelopes_view(self, request: HttpRequest, source_id: int) -> HttpResponse:
         """Events of a source, newest first, by keyset."""
@@ -195,8 +210,13 @@ class SourceAdmin(ExtraPages, RecordAdmin):
 class ConflictAdmin(RecordAdmin):
     """Contradictions of a chain or a node."""
 
-    list_display = ("id", "source_id", "where", "at")
+    list_display = ("id", "source_id", "where", "at", "reviewed")
     ordering = ("-id",)
+
+    @display(description="Given to a person")
+    def reviewed(self, obj: EnvelopeConflict) -> Any:
+        """When what the two events name got its cases."""
+        return cells.short_moment(obj.reviewed_at)
 
     @display(description="Block / log")
     def where(self, obj: EnvelopeConflict) -> Any:

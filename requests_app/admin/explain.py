@@ -48,13 +48,13 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
     ),
     ReasonCode.SIGNER_BLOCKED: Reason(
         "Its signer may not send",
-        "The signer was blocked while this request held one of its nonces.",
+        "The signer was blocked while this holds one of its nonces, and nothing of ours can bring that nonce to the chain: not even an empty transaction is taken at it or below it (refused_bytes), the chain waits at a lower nonce that none of our transactions has (nonce_gap), or a node answered another hash than that of these bytes (hash_mismatch). A nonce that somebody else has used is another reason: foreign_nonce.",
         (
-            "why the signer was blocked",
-            "its balance, fee token balance and allowance",
+            "the signer's reason and the chain's nonce, in the evidence and on the signer's page",
+            "what stands at the lowest nonce: its own case, or nothing of ours",
             "whether the attempt is on chain all the same",
         ),
-        "Mend the signer first; its open slots are then broadcast again in order.",
+        "Mend the signer first: cancel the nonce that is stuck, or fill the one that is missing with the key itself. The stored bytes stay on offer; what is mined after all goes on by itself and closes its case. Then resume the signer.",
     ),
     ReasonCode.RECEIPT_VANISHED: Reason(
         "A receipt that we had seen is gone",
@@ -70,9 +70,13 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
     ),
     ReasonCode.ENVELOPE_CONFLICT: Reason(
         "The chain contradicts itself",
-        "Two different events were read at one position, so what belongs to this request cannot be trusted.",
-        ("the conflict's two digests", "what independent nodes say about that block"),
-        "Find out which node was wrong, then lift the halt of the source.",
+        "Two different events were read at one position of the log, and one of them names this: by its reference, or by a transaction of its. Which is true cannot be told here, so the source is halted and nothing more of it is read. What had ended before stays as it is, and is shown to be taken note of.",
+        (
+            "the conflict's two digests and transactions, in the evidence and under envelope conflicts",
+            "what independent nodes say about that block",
+            "for what had ended: whether the event that decided it is the true one",
+        ),
+        "Find out which node was wrong and take it away, then lift the halt on the source's page. A request goes on by itself when its true event is read, which closes the case; of a payment a person says what became of it.",
     ),
     ReasonCode.AUTHORIZATION_WINDOW_CLOSED: Reason(
         "The payer's authorization ran out before the money moved",

@@ -9,13 +9,13 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import ExtraPages, RecordAdmin, older_than
+from requests_app.admin.orders import renewed
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.admin.requests import fixed_bytes
 from requests_app.admin.signer_deeds import carry_out, deed_sections, orders_of
@@ -129,11 +129,7 @@ class SignerAdmin(ExtraPages, RecordAdmin):
         """The orders alone; once none is under way the whole page is asked to come anew."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        section = orders_of(signer_id)
-        answer = TemplateResponse(request, "admin/relayer/progress.html", {"section": section})
-        if section is None or not section.url:
-            answer["HX-Refresh"] = "true"
-        return answer
+        return renewed(request, orders_of(signer_id))
 
     def slots_view(self, request: HttpRequest, signer_id: int) -> HttpResponse:
         """Every nonce of a signer, newest first, by keyset."""

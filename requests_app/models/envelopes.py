@@ -178,14 +178,19 @@ class DeadEnvelope(models.Model):
 
 
 class EnvelopeConflict(models.Model):
-    """Two different events at one position: the chain or a node contradicts itself."""
+    """Two different events at one position: the chain or a node contradicts itself. `payload` is the one that was got."""
 
     source_id = models.IntegerField()
     position = models.BigIntegerField()
     have = models.BinaryField()
     got = models.BinaryField()
     payload = models.BinaryField()
+    have_ref = models.BinaryField(null=True)
+    have_tx_hash = models.BinaryField(null=True)
+    got_ref = models.BinaryField(null=True)
+    got_tx_hash = models.BinaryField(null=True)
     at = stamped()
+    reviewed_at = models.DateTimeField(null=True)  # what the two events name was given to a person
 
     class Meta:
         db_table = "envelope_conflict"

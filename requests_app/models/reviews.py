@@ -82,7 +82,7 @@ class DecisionState(StrEnum):
     AWAITING_SECOND = "awaiting_second"
     COMMANDED = "commanded"  # the command exists, in the same transaction
     DONE = "done"  # consumed, whatever the outcome
-    WITHDRAWN = "withdrawn"  # the second person refused, or the case closed by itself
+    WITHDRAWN = "withdrawn"  # by the first person, or the second one refused, or the case closed by itself
 
 
 class ReviewDecision(models.Model):
@@ -99,6 +99,9 @@ class ReviewDecision(models.Model):
     second_by = models.TextField(null=True)
     second_at = models.DateTimeField(null=True)
     command_id = models.TextField(null=True, unique=True)
+    withdrawn_by = models.TextField(null=True)
+    withdrawn_at = models.DateTimeField(null=True)
+    withdrawn_reason = models.TextField(null=True)
 
     class Meta:
         db_table = "review_decision"

@@ -159,6 +159,22 @@ SELECT DISTINCT ON (t.nonce) t.nonce, t.seq, t.max_fee_per_gas AS max_fee, t.max
  ORDER BY t.nonce, t.seq DESC
  LIMIT %(limit)s::bigint;
 
+-- name: uncased_slots
+SELECT n.nonce, n.kind, n.subject_id FROM nonce_slot n
+ WHERE n.signer_id = %(signer)s AND n.nonce >= %(from_nonce)s AND n.state IN ('signed', 'live')
+   AND NOT EXISTS (SELECT 1 FROM review_case c WHERE c.kind = n.kind AND c.subject_id = n.subject_id AND c.status = 'open')
+ ORDER BY n.nonce LIMIT %(limit)s::bigint;
+
+-- name: unreachable_nonce
+-- A mined slot at the count is a node that lags behind the log, or blocks that gave way: both pass.
+SELECT l.nonce
+  FROM (SELECT n.nonce FROM nonce_slot n WHERE n.signer_id = %(signer)s AND n.state IN ('signed', 'live')
+         ORDER BY n.nonce LIMIT 1) l
+ WHERE l.nonce > %(count)s
+   AND NOT EXISTS (SELECT 1 FROM nonce_slot o WHERE o.signer_id = %(signer)s AND o.nonce = %(count)s AND o.state = 'mined')
+   AND EXISTS (SELECT 1 FROM tx_attempt t WHERE t.signer_id = %(signer)s AND t.nonce = l.nonce
+                  AND t.first_sent_at < clock_timestamp() - make_interval(secs => %(patience)s::float8));
+
 -- name: slots_to_finalize
 -- Mined slots below the finalized account nonce, with where their winner was seen.
 SELECT n.nonce, t.seq, t.block_number, t.block_hash

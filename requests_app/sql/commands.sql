@@ -67,6 +67,9 @@ UPDATE signer SET status = %(status)s, status_reason = %(reason)s WHERE id = %(i
 -- name: find_signer_of
 SELECT id, chain_id, address, status, status_reason FROM signer WHERE id = %(id)s FOR UPDATE;
 
+-- name: find_source
+SELECT source_id, halted FROM envelope_source WHERE source_id = %(id)s FOR UPDATE;
+
 -- name: lift_halt
 UPDATE envelope_source SET halted = NULL WHERE source_id = %(id)s AND halted IS NOT NULL;
 
@@ -93,6 +96,9 @@ SELECT n.kind, n.subject_id FROM tx_attempt t JOIN nonce_slot n ON n.signer_id =
 -- A reviewer who is disabled can complete no write, even one already under way (I11).
 SELECT username, is_active FROM auth_user WHERE id = %(id)s FOR SHARE;
 
+-- name: subject_of_case
+SELECT kind, subject_id FROM review_case WHERE id = %(id)s;
+
 -- name: lock_case
 SELECT id, kind, subject_id, status, version, reason_code FROM review_case WHERE id = %(id)s FOR UPDATE;
 
@@ -110,6 +116,9 @@ UPDATE review_case SET version = version + 1 WHERE id = %(id)s;
 SELECT id, seq, action, decided_by, state FROM review_decision
  WHERE case_id = %(id)s AND state IN ('awaiting_second', 'commanded');
 
+-- name: case_of_decision
+SELECT case_id FROM review_decision WHERE id = %(id)s;
+
 -- name: lock_decision
 SELECT id, case_id, seq, action, parameters, reason, state, decided_by FROM review_decision WHERE id = %(id)s FOR UPDATE;
 
@@ -117,6 +126,8 @@ SELECT id, case_id, seq, action, parameters, reason, state, decided_by FROM revi
 UPDATE review_decision SET state = %(state)s, second_by = %(by)s, second_at = clock_timestamp(), command_id = %(command_id)s
  WHERE id = %(id)s AND state = 'awaiting_second';
 
--- name: withdraw_decisions
--- The case closed by itself: what was not yet commanded is void.
-UPDATE review_decision SET state = 'withdrawn' WHERE case_id = %(id)s AND state = 'awaiting_second';
+-- name: withdraw_decision
+UPDATE review_decision
+   SET state = 'withdrawn', withdrawn_by = %(by)s, withdrawn_at = clock_timestamp(), withdrawn_reason = %(reason)s,
+       second_by = %(second)s, second_at = CASE WHEN %(second)s::text IS NOT NULL THEN clock_timestamp() END
+ WHERE id = %(id)s AND state = 'awaiting_second';

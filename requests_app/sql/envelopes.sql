@@ -80,14 +80,6 @@ SELECT s.block AS sealed, s.held, s.halted, (SELECT count(*) FROM meta) AS inser
           FROM meta m WHERE {countable}) AS spend
   FROM seal s;
 
--- name: find_clashes
--- Positions of a replayed batch whose stored digest is another one.
-SELECT a.position, m.digest AS have
-  FROM unnest(%(positions)b::bigint[], %(digests)b::bytea[]) AS a(position, digest)
-  JOIN envelope_meta m ON m.source_id = %(source)s AND m.position = a.position
-   AND m.position BETWEEN %(first)s AND %(last)s
- WHERE m.digest <> a.digest ORDER BY a.position;
-
 -- name: seal_replayed
 WITH fence AS MATERIALIZED (
   SELECT 1 FROM exec_lease
@@ -153,14 +145,6 @@ NOT EXISTS (SELECT 1 FROM envelope_orphan o WHERE o.tx_hash = m.tx_hash AND o.ki
           JOIN tx_attempt e ON e.signer_id = s.signer_id AND e.nonce = s.nonce
           JOIN envelope_orphan o ON o.tx_hash = e.tx_hash AND o.kind = m.kind AND o.source_id = %(source)s AND o.payer IS NOT NULL
          WHERE t.tx_hash = m.tx_hash) END;
-
--- name: record_conflicts
-INSERT INTO envelope_conflict (source_id, position, have, got, payload, at)
-SELECT %(source)s, position, have, got, payload, clock_timestamp()
-  FROM unnest(%(positions)b::bigint[], %(haves)b::bytea[], %(gots)b::bytea[], %(payloads)b::bytea[]) AS t(position, have, got, payload);
-
--- name: halt_source
-UPDATE envelope_source SET halted = %(reason)s WHERE source_id = %(source)s AND halted IS NULL;
 
 -- name: read_consumer
 SELECT k.position, c.block AS sealed, s.halted

@@ -21,6 +21,8 @@ s AS MATERIALIZED (
 UPDATE signer AS g
    SET next_nonce = greatest(coalesce(s.next_nonce, %(pending)s::bigint), %(latest)s::bigint),
        chain_nonce_latest = greatest(coalesce(s.chain_nonce_latest, 0), %(latest)s::bigint),
+       nonce_moved_at = CASE WHEN %(latest)s::bigint <= s.chain_nonce_latest THEN coalesce(s.nonce_moved_at, clock_timestamp())
+                             ELSE clock_timestamp() END,
        status = CASE WHEN s.next_nonce < %(latest)s::bigint THEN 'blocked' ELSE s.status END,
        status_reason = CASE WHEN s.next_nonce < %(latest)s::bigint THEN 'foreign_nonce' ELSE s.status_reason END,
        balance_wei = %(balance)s::numeric, last_synced_at = clock_timestamp(),
@@ -29,6 +31,7 @@ UPDATE signer AS g
   FROM s WHERE g.id = s.id
 RETURNING g.id, g.status, g.status_reason, g.next_nonce, g.max_inflight, g.chain_nonce_latest,
           coalesce(s.next_nonce < %(latest)s::bigint, false) AS foreign_use,
+          extract(epoch FROM clock_timestamp() - g.nonce_moved_at)::float8 AS still,
           (SELECT coalesce(max(r.id), 0) FROM chain_reorg r JOIN envelope_source e ON e.source_id = r.source_id
             WHERE e.chain_id = g.chain_id) AS reorg;
 

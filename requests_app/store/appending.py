@@ -18,7 +18,7 @@ from psycopg import Connection
 from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.prices import Prices, prices
-from requests_app.store import bands, envelopes
+from requests_app.store import bands, conflicts, envelopes
 from requests_app.store.session import Row, connect, fetch_only, transaction
 
 
@@ -84,7 +84,7 @@ def _distinct(source_id: int, items: Sequence[Item]) -> list[Item]:
         twin = found.setdefault(bands.checked_position(item.position), item)
         if twin is not item and twin.digest != item.digest:
             with connect("worker", name="conflict") as own:
-                envelopes.refuse_conflict(own, source_id, [(item.position, twin.digest, item.digest, item.payload)])
+                conflicts.refuse(own, source_id, [conflicts.Clash.of(twin, item)])
     return [found[position] for position in sorted(found)]
 
 
@@ -98,10 +98,10 @@ def _make_bands(source_id: int, positions: Sequence[int]) -> None:
 
 
 def _compare(conn: Connection[Any], source_id: int, items: Sequence[Item]) -> None:
-    clashes = envelopes.find_clashes(conn, source_id, items)
+    clashes = conflicts.find_clashes(conn, source_id, items)
     if clashes:
         with connect("worker", name="conflict") as own:
-            envelopes.refuse_conflict(own, source_id, clashes)
+            conflicts.refuse(own, source_id, clashes)
 
 
 def _columns(items: Sequence[Item]) -> dict[str, list[Any]]:

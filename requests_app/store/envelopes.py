@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import psycopg
 from psycopg import Connection
@@ -16,8 +16,8 @@ from requests_app import sql
 from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError, SourceHalted, StaleEpoch
 from requests_app.prices import Prices, prices
-from requests_app.store import bands
-from requests_app.store.session import Row, fetch_all, fetch_one, run, transaction
+from requests_app.store import bands, conflicts
+from requests_app.store.session import Row, fetch_one, run
 
 INDEX_BITS: Final = 20
 
@@ -28,10 +28,6 @@ class Gap(RelayerError):
     def __init__(self, sealed: int) -> None:
         super().__init__(f"the range does not follow sealed block {sealed}")
         self.sealed = sealed
-
-
-class Conflict(RelayerError):
-    """A position is already stored with another content. The source is halted."""
 
 
 class Recordable(Protocol):
@@ -222,11 +218,6 @@ def _banded(
     return bands.retry_once(insert, mend, source_id, positions)
 
 
-def halt_source(conn: Connection[Any], source_id: int, reason: str) -> bool:
-    """Stop a source until a person has looked; whether it was running."""
-    return run(conn, "envelopes", "halt_source", {"source": source_id, "reason": reason}) == 1
-
-
 def _columns(envelopes: Sequence[Recordable]) -> dict[str, list[Any]]:
     return {
         "positions": [one.position for one in envelopes],
@@ -250,7 +241,7 @@ def _distinct(
             raise ValueError(f"event at block {envelope.position >> INDEX_BITS} is outside {lo}..{hi}")
         twin = found.setdefault(envelope.position, envelope)
         if twin is not envelope and twin.digest != envelope.digest:
-            refuse_conflict(conn, source_id, [(envelope.position, twin.digest, envelope.digest, envelope.payload)])
+            conflicts.refuse(conn, source_id, [conflicts.Clash.of(twin, envelope)])
     return [found[position] for position in sorted(found)]
 
 
@@ -275,9 +266,9 @@ def _replayed(
     conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable], parameters: Mapping[str, Any], inserted: int
 ) -> Recorded:
     """Some events were stored before: seal the range if they are the same ones, else halt the source."""
-    clashes = find_clashes(conn, source_id, envelopes)
+    clashes = conflicts.find_clashes(conn, source_id, envelopes)
     if clashes:
-        refuse_conflict(conn, source_id, clashes)
+        conflicts.refuse(conn, source_id, clashes)
     keys: tuple[str, ...] = ("source", "lo", "hi", "head_hash", "resource", "instance", "epoch")
     keys = (*keys, "chain_head", "depth", "kept_blocks", "kept_hashes")
     crash_point("before_seal_replayed_commit")
@@ -286,32 +277,3 @@ def _replayed(
     if row is None:
         raise StaleEpoch(f"source {source_id} was taken over or halted while a range was replayed")
     return Recorded(inserted, row.block)
-
-
-def find_clashes(
-    conn: Connection[Any], source_id: int, envelopes: Sequence[Recordable]
-) -> list[tuple[int, bytes, bytes, bytes]]:
-    """Of envelopes ordered by position those that are stored with another digest: position, stored digest, new digest, new payload."""
-    by_position = {one.position: one for one in envelopes}
-    rows = fetch_all(conn, "envelopes", "find_clashes", {
-        "source": source_id, "positions": list(by_position), "digests": [one.digest for one in by_position.values()],
-        "first": envelopes[0].position, "last": envelopes[-1].position,
-    })  # fmt: skip
-    found = [(row.have, by_position[row.position]) for row in rows]
-    return [(one.position, have, one.digest, one.payload) for have, one in found]
-
-
-def refuse_conflict(
-    conn: Connection[Any], source_id: int, clashes: Sequence[tuple[int, bytes, bytes, bytes]]
-) -> NoReturn:
-    """Record both digests and stop the source, in one transaction; raises Conflict. The seal stays where it is."""
-    text = f"{len(clashes)} stored events differ from what the chain shows now, first at position {clashes[0][0]}"
-    crash_point("before_conflict_commit")
-    with transaction(conn):
-        columns = dict(
-            zip(("positions", "haves", "gots", "payloads"), map(list, zip(*clashes, strict=True)), strict=True)
-        )
-        run(conn, "envelopes", "record_conflicts", {"source": source_id, **columns})
-        halt_source(conn, source_id, text)
-    crash_point("after_conflict_commit")
-    raise Conflict(text)

@@ -14,7 +14,7 @@ from psycopg import Connection
 from requests_app.models.signing import SlotState
 from requests_app.states import Kind
 from requests_app.store.queue import Subject
-from requests_app.store.session import fetch_all, run
+from requests_app.store.session import fetch_all, fetch_one, run
 from requests_app.store.signing import Fence
 
 
@@ -88,6 +88,20 @@ def bury_slots(conn: Connection[Any], fence: Fence, signer_id: int, nonces: Sequ
         return set()
     parameters = {**fence._asdict(), "signer": signer_id, "nonces": list(nonces)}
     return {row.nonce for row in fetch_all(conn, "attempts", "bury_slots", parameters)}
+
+
+def uncased_slots(conn: Connection[Any], signer_id: int, from_nonce: int, limit: int) -> list[tuple[int, Subject]]:
+    """(nonce, subject) of the open slots from a nonce on whose subject has no open case, lowest first."""
+    parameters = {"signer": signer_id, "from_nonce": from_nonce, "limit": limit}
+    rows = fetch_all(conn, "attempts", "uncased_slots", parameters)
+    return [(row.nonce, Subject(Kind(row.kind), row.subject_id)) for row in rows]
+
+
+def unreachable_nonce(conn: Connection[Any], signer_id: int, chain_count: int, patience: float) -> int | None:
+    """The lowest open nonce, out for `patience` seconds, when the chain's count stands at one below it that no slot of ours can take."""
+    parameters = {"signer": signer_id, "count": chain_count, "patience": patience}
+    row = fetch_one(conn, "attempts", "unreachable_nonce", parameters)
+    return None if row is None else int(row.nonce)
 
 
 class Missing(NamedTuple):

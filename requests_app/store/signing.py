@@ -32,6 +32,7 @@ class SignerReason(StrEnum):
     INSUFFICIENT_FUNDS = "insufficient_funds"
     REFUSED_BYTES = "refused_bytes"
     HASH_MISMATCH = "hash_mismatch"
+    NONCE_GAP = "nonce_gap"
     LOW_FEE_TOKEN = "low_fee_token"  # noqa: S105 - not a password
 
 
@@ -49,12 +50,14 @@ class SignerState(NamedTuple):
 class Synced(NamedTuple):
     """A signer after it was compared with the chain. `foreign_use`: its key has sent something that we did not.
 
-    `reorg`: the last reorganisation of its chain that was undone (0: none), after which counts may have fallen.
+    `reorg`: the last reorganisation of its chain that was undone (0: none), after which counts may have fallen. `still`: seconds since the
+    count of mined transactions was last seen to rise, by whoever held the signer then.
     """
 
     signer: SignerState
     foreign_use: bool
     reorg: int
+    still: float
 
 
 def ensure_signers(conn: Connection[Any], chain_id: int, addresses: Sequence[bytes]) -> int:
@@ -97,7 +100,7 @@ def sync_signer(
     row = fetch_one(conn, "signing", "sync_signer", parameters)
     if row is None:
         raise StaleEpoch(f"{fence.resource}: the lease is not ours, or the signer is unknown")
-    return Synced(_signer(row), row.foreign_use, row.reorg)
+    return Synced(_signer(row), row.foreign_use, row.reorg, row.still)
 
 
 def set_signer_status(

@@ -11,7 +11,8 @@ from requests_app.errors import SourceHalted, StaleEpoch
 from requests_app.states import Kind
 from requests_app.store import consumers, envelopes
 from requests_app.store.chain_identity import claim_identity
-from requests_app.store.envelopes import Conflict, Fence, Gap
+from requests_app.store.conflicts import Conflict
+from requests_app.store.envelopes import Fence, Gap
 from tests.listen import world
 from tests.listen.world import SOURCE, block_hash, record, share
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
+from uuid import uuid4
 
-from tests.crash.scene import Scene
+from requests_app.source_control import lift_halt
+from tests.crash.people import persons
+from tests.crash.scene import Scene, duty_turns
 from tests.faults.rules import Fault, Rule
+from workers.shift import ShiftContext, Turn
 
 
 class Halved(Scene):
@@ -49,9 +54,9 @@ class Replayed(Scene):
 
 
 class Contradicted(Replayed):
-    """The stored event is not the one that the chain shows: both digests are recorded and the source stops."""
+    """The stored event is not the one that the chain shows: both digests are recorded, the source stops, a person is told."""
 
-    aims: ClassVar[tuple[str, ...]] = ("conflict_commit",)
+    aims: ClassVar[tuple[str, ...]] = ("conflict_commit", "review_conflicts_commit")
 
     def lower(self) -> None:
         self.tampered = True
@@ -61,9 +66,38 @@ class Contradicted(Replayed):
         )
         super().lower()
 
+    def turns(self) -> Sequence[Turn]:
+        return [*super().turns(), *duty_turns("conflicts")]
+
     def over(self) -> bool:
-        return bool(self.ground.value("SELECT halted FROM envelope_source"))
+        reviewed = self.ground.value("SELECT count(*) FROM envelope_conflict WHERE reviewed_at IS NOT NULL")
+        return bool(reviewed) and bool(self.ground.value("SELECT halted FROM envelope_source"))
 
     def check(self) -> None:
         super().check()
         assert self.ground.value("SELECT count(*) FROM envelope_conflict") == 1
+        assert self.ground.rows("SELECT DISTINCT reason_code FROM review_case") == [("envelope_conflict",)]
+
+
+class Lifted(Contradicted):
+    """A person finds out which event is true and lifts the halt: the log goes on where it stood."""
+
+    aims: ClassVar[tuple[str, ...]] = ("lift_halt_commit",)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.people = persons("ann")
+
+    def act(self, context: ShiftContext) -> None:
+        super().act(context)
+        if context.conn.execute("SELECT 1 FROM envelope_conflict WHERE reviewed_at IS NOT NULL").fetchone() is None:
+            return
+        context.conn.execute(
+            "UPDATE envelope_meta m SET digest = sha256(m.block_hash || m.tx_hash || b.payload) FROM envelope_blob b"
+            " WHERE b.source_id = m.source_id AND b.position = m.position AND m.digest = %s",
+            (b"\x01" * 32,),
+        )
+        lift_halt(context.conn, source_id=1, token=uuid4(), reason="looked", reviewer_id=self.people[0])
+
+    def over(self) -> bool:
+        return Replayed.over(self) and not self.ground.value("SELECT halted FROM envelope_source")
