@@ -31,12 +31,16 @@ _SIGNER_ACTIONS: Final = frozenset(
 )
 
 
+Standing = Status | IntentState
+
+
 class Decided(StrEnum):
     """What became of a decision."""
 
     COMMANDED = "commanded"
     AWAITING_SECOND = "awaiting_second"
     ALREADY_DECIDED = "already_decided"
+    WITHDRAWN = "withdrawn"  # by the second person, or by the first one
     STALE = "stale"  # the case is not what the reviewer saw
     NOT_FOUND = "not_found"
     FORBIDDEN = "forbidden"  # a disabled reviewer, or the same person twice
@@ -52,6 +56,17 @@ class Decision(NamedTuple):
     by: str | None = None
 
 
+class Proposal(NamedTuple):
+    """A decision that waits for a second person; `case` is locked, with its subject and where that stands."""
+
+    case: tuple[Row, Subject, Standing | None]
+    seq: int
+    action: str
+    parameters: Mapping[str, Any]
+    reason: str
+    decided_by: str
+
+
 class Held(NamedTuple):
     """The reviewer's lease `review:<case>`: instance and epoch."""
 
@@ -64,9 +79,6 @@ class ReasonMissing(RelayerError):
 
     label = "validation_failed"
     http_status = 400
-
-
-Standing = Status | IntentState
 
 
 def needs_two(action: ReviewAction, *, signed: bool) -> bool:
@@ -114,13 +126,11 @@ def decide(
             return Decision(Decided.FORBIDDEN)
         if held is not None and not leases.fence(conn, f"review:{case_id}", held.instance, held.epoch):
             return Decision(Decided.LEASE_LOST)
-        case = fetch_one(conn, "commands", "lock_case", {"id": case_id})
+        case, subject, standing = _lock_case(conn, case_id)
         refusal = _refused(conn, case, version)
         if refusal is not None or case is None:
             return refusal or Decision(Decided.NOT_FOUND)
-        subject = Subject(Kind(case.kind), case.subject_id)
-        standing = _lock(conn, subject)
-        if standing is None or action not in actions_of(subject.kind):
+        if subject is None or standing is None or action not in actions_of(subject.kind):
             return Decision(Decided.NOT_FOUND)
         if may_acknowledge(standing) != (action is ReviewAction.ACKNOWLEDGE):
             return Decision(Decided.STALE)
@@ -130,23 +140,18 @@ def decide(
     return made
 
 
-def approve(conn: Connection[Any], *, decision_id: int, reviewer_id: int, agree: bool = True) -> Decision:
-    """The second person's word: the command is written, or (`agree` false) the decision is withdrawn."""
+def approve(conn: Connection[Any], *, decision_id: int, reviewer_id: int) -> Decision:
+    """The second person agrees: the command is written. When the case has moved on meanwhile the proposal is void."""
     with transaction(conn):
-        reviewer = _reviewer(conn, reviewer_id)
-        found = fetch_one(conn, "commands", "lock_decision", {"id": decision_id}) if reviewer else None
-        if reviewer is None or found is None:
-            return Decision(Decided.NOT_FOUND if reviewer else Decided.FORBIDDEN)
-        if found.state != DecisionState.AWAITING_SECOND.value:
-            return Decision(Decided.ALREADY_DECIDED, decision_id, by=found.decided_by)
+        reviewer, found, refusal = _proposal(conn, decision_id, reviewer_id)
+        if reviewer is None or found is None or refusal is not None:
+            return refusal or Decision(Decided.NOT_FOUND)
         if found.decided_by == reviewer:
             return Decision(Decided.FORBIDDEN, decision_id, by=found.decided_by)
-        case = fetch_only(conn, "commands", "lock_case", {"id": found.case_id})
-        subject = Subject(Kind(case.kind), case.subject_id)
-        standing = _lock(conn, subject)
+        case, subject, standing = found.case
         stale = case.status != "open" or standing is None or not waits(standing)
-        state = DecisionState.COMMANDED if agree and not stale else DecisionState.WITHDRAWN
-        command_id = f"review:{case.id}:{found.seq}" if state is DecisionState.COMMANDED else None
+        state = DecisionState.WITHDRAWN if stale else DecisionState.COMMANDED
+        command_id = None if stale else f"review:{case.id}:{found.seq}"
         parameters = {"id": decision_id, "state": state.value, "by": reviewer, "command_id": command_id}
         run(conn, "commands", "second_decision", parameters)
         run(conn, "commands", "raise_version", {"id": case.id})
@@ -156,15 +161,67 @@ def approve(conn: Connection[Any], *, decision_id: int, reviewer_id: int, agree:
             _command(conn, command_id, subject, standing, action, found.parameters, found.reason, by, None)
         crash_point("before_approve_commit")
     crash_point("after_approve_commit")
-    if stale:
-        return Decision(Decided.STALE, decision_id)
-    return Decision(Decided.COMMANDED if command_id else Decided.ALREADY_DECIDED, decision_id, command_id)
+    return Decision(Decided.STALE if stale else Decided.COMMANDED, decision_id, command_id)
+
+
+def withdraw(conn: Connection[Any], *, decision_id: int, reviewer_id: int, reason: str, second: bool) -> Decision:
+    """Take a proposal back that waits for a second person: its proposer, or (`second`) another person, who refuses it.
+
+    The case stays as it is, for another decision. Raises ReasonMissing.
+    """
+    if not reason.strip():
+        raise ReasonMissing
+    with transaction(conn):
+        reviewer, found, refusal = _proposal(conn, decision_id, reviewer_id)
+        if reviewer is None or found is None or refusal is not None:
+            return refusal or Decision(Decided.NOT_FOUND)
+        if (found.decided_by == reviewer) is second:
+            return Decision(Decided.FORBIDDEN, decision_id, by=found.decided_by)
+        case, _, _ = found.case
+        parameters = {"id": decision_id, "by": reviewer, "reason": reason, "second": reviewer if second else None}
+        run(conn, "commands", "withdraw_decision", parameters)
+        run(conn, "commands", "raise_version", {"id": case.id})
+        crash_point("before_withdraw_commit")
+    crash_point("after_withdraw_commit")
+    return Decision(Decided.WITHDRAWN, decision_id, by=found.decided_by)
 
 
 def _reviewer(conn: Connection[Any], reviewer_id: int) -> str | None:
     """The active reviewer's name, locked against being disabled until the transaction ends."""
     row = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
     return str(row.username) if row is not None and row.is_active else None
+
+
+def _proposal(
+    conn: Connection[Any], decision_id: int, reviewer_id: int
+) -> tuple[str | None, Proposal | None, Decision | None]:
+    """The active reviewer, a decision that waits for a second person with its case, all locked; or why there is nothing to say."""
+    reviewer = _reviewer(conn, reviewer_id)
+    if reviewer is None:
+        return None, None, Decision(Decided.FORBIDDEN)
+    known = fetch_one(conn, "commands", "case_of_decision", {"id": decision_id})
+    if known is None:
+        return reviewer, None, None
+    case, subject, standing = _lock_case(conn, known.case_id)
+    found = fetch_one(conn, "commands", "lock_decision", {"id": decision_id})
+    if case is None or subject is None or found is None:
+        return reviewer, None, None
+    if found.state != DecisionState.AWAITING_SECOND.value:
+        return reviewer, None, Decision(Decided.ALREADY_DECIDED, decision_id, by=found.decided_by)
+    proposal = Proposal(
+        (case, subject, standing), found.seq, found.action, found.parameters, found.reason, found.decided_by
+    )
+    return reviewer, proposal, None
+
+
+def _lock_case(conn: Connection[Any], case_id: int) -> tuple[Row | None, Subject | None, Standing | None]:
+    """Lock the case's subject, then the case: in this order the chain's facts close cases, too."""
+    known = fetch_one(conn, "commands", "subject_of_case", {"id": case_id})
+    if known is None:
+        return None, None, None
+    subject = Subject(Kind(known.kind), known.subject_id)
+    standing = _lock(conn, subject)
+    return fetch_one(conn, "commands", "lock_case", {"id": case_id}), subject, standing
 
 
 def _lock(conn: Connection[Any], subject: Subject) -> Standing | None:

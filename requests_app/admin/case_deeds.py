@@ -1,4 +1,4 @@
-"""What a POST to a case's page does: take it, give it back, ask the nodes, decide, confirm. Nothing is sent to a chain from here."""
+"""What a POST to a case's page does: take it, give it back, ask the nodes, decide, confirm, withdraw. Nothing is sent to a chain from here."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ WORDS: Final[dict[Decided, tuple[int, str]]] = {
     Decided.COMMANDED: (messages.SUCCESS, "Decided. The signer's owner carries it out; the outcome appears below."),
     Decided.AWAITING_SECOND: (messages.SUCCESS, "Decided. It waits for a second person."),
     Decided.ALREADY_DECIDED: (messages.WARNING, "Somebody decided first: {by}. Nothing was done."),
+    Decided.WITHDRAWN: (messages.SUCCESS, "The decision is withdrawn; the case stays open."),
     Decided.STALE: (messages.WARNING, STALE),
     Decided.NOT_FOUND: (messages.ERROR, "The case or what it is about is no longer kept."),
     Decided.FORBIDDEN: (
         messages.ERROR,
-        "You may not decide this: your account was disabled, or you are the first person.",
+        "You may not decide this: your account was disabled, or it is not yours to say as the person that you are.",
     ),
     Decided.LEASE_LOST: (messages.WARNING, "The case is no longer yours. Nothing was done; take it again to decide."),
 }
@@ -61,10 +62,10 @@ class CaseDeeds:
     def run(self) -> HttpResponse:
         """Do what the form says. Raises PermissionDenied."""
         deed = self.request.POST.get("deed", "")
-        if deed in ("confirm", "refuse"):
-            return self._second(agree=deed == "confirm")
-        if not self.request.user.has_perm(DECIDE):
+        if not self.request.user.has_perm(APPROVE if deed in ("confirm", "refuse") else DECIDE):
             raise PermissionDenied
+        if deed in ("confirm", "refuse", "withdraw"):
+            return self._proposal(deed)
         match deed:
             case "assign":
                 return self._assign()
@@ -124,22 +125,26 @@ class CaseDeeds:
         )
         return self._told(made)
 
-    def _second(self, *, agree: bool) -> HttpResponse:
-        if not self.request.user.has_perm(APPROVE):
-            raise PermissionDenied
+    def _proposal(self, deed: str) -> HttpResponse:
+        """What is said of a decision that waits for its second person: by that one, or by the first."""
         decision_id = self._number("decision")
         if not self.case.reviewdecision_set.filter(pk=decision_id).exists():
             return self._refuse("This case has no such decision.")
-        made = decisions.approve(web_connection(), decision_id=decision_id, reviewer_id=self._person(), agree=agree)
-        if not agree and made.outcome is Decided.ALREADY_DECIDED and made.by is None:
-            self.admin.message_user(self.request, "The decision is withdrawn; the case stays open.", messages.SUCCESS)
-            return self._back()
-        return self._told(made)
+        conn, person = web_connection(), self._person()
+        if deed == "confirm":
+            return self._told(decisions.approve(conn, decision_id=decision_id, reviewer_id=person))
+        reason = posted_reason(self.request)
+        if not reason:
+            return self._refuse(NEEDS_REASON)
+        second = deed == "refuse"
+        return self._told(
+            decisions.withdraw(conn, decision_id=decision_id, reviewer_id=person, reason=reason, second=second)
+        )
 
     def _told(self, made: Decision) -> HttpResponse:
         level, text = WORDS[made.outcome]
         text = text.format(by=made.by or "a colleague")
-        if made.outcome in (Decided.COMMANDED, Decided.AWAITING_SECOND):
+        if made.outcome in (Decided.COMMANDED, Decided.AWAITING_SECOND, Decided.WITHDRAWN):
             self.admin.message_user(self.request, text, level)
             return self._back()
         if made.outcome is Decided.FORBIDDEN:

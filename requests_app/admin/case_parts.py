@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from requests_app.admin import cells
 from requests_app.admin.case_offers import TITLES, Situation
-from requests_app.admin.forms import DeedForm
+from requests_app.admin.forms import DeedForm, DeedForms, reason_input
 from requests_app.admin.money import money
 from requests_app.admin.page import Notice, Section, Table
 from requests_app.admin.requests import fixed_bytes
@@ -93,9 +93,22 @@ def _decision_row(decision: ReviewDecision, command: Command | None) -> Sequence
         if decision.second_by
         else cells.NOTHING,
         cells.wrapped(decision.reason),
-        state_of(decision, command),
+        cells.stacked((state_of(decision, command), *_taken_back(decision))),
         outcome_of(command),
     )
+
+
+def _refused(decision: ReviewDecision) -> bool:
+    """Whether it was the second person who took it back."""
+    return decision.withdrawn_by is not None and decision.withdrawn_by == decision.second_by
+
+
+def _taken_back(decision: ReviewDecision) -> list[Any]:
+    """By whom, when and why a proposal was taken back."""
+    if decision.withdrawn_at is None:
+        return []
+    by = [decision.withdrawn_by] if decision.withdrawn_by and not _refused(decision) else []
+    return [*by, cells.short_moment(decision.withdrawn_at), cells.wrapped(decision.withdrawn_reason)]
 
 
 def _parameter(name: str, value: str) -> Any:
@@ -108,7 +121,7 @@ def state_of(decision: ReviewDecision, command: Command | None) -> Any:
     """How far a decision is."""
     words = {
         DecisionState.AWAITING_SECOND.value: ("waits for a second person", "review"),
-        DecisionState.WITHDRAWN.value: ("withdrawn", "neutral"),
+        DecisionState.WITHDRAWN.value: ("refused" if _refused(decision) else "withdrawn", "neutral"),
         DecisionState.DONE.value: ("carried out", "good"),
     }
     if decision.state in words:
@@ -132,17 +145,29 @@ def _value(value: Any) -> Any:
 
 
 def approval_forms(request: HttpRequest, decision: ReviewDecision | None) -> list[DeedForm]:
-    """What the second person may say, for a person who may and is not the first."""
+    """What the second person may confirm, for a person who may and is not the first."""
     if decision is None or decision.state != DecisionState.AWAITING_SECOND.value or not may_approve(request, decision):
         return []
-    hidden = {"decision": str(decision.pk)}
     what = TITLES[ReviewAction(decision.action)]
     agree = f"{decision.decided_by} decided: {what}. With your word the command is written."
-    against = "The decision is withdrawn; the case stays open for another one."
-    return [
-        DeedForm("Confirm as the second person", agree, "confirm", "Confirm", hidden=hidden, tone="warn"),
-        DeedForm("Refuse it", against, "refuse", "Refuse", hidden=hidden, tone="info"),
-    ]
+    hidden = {"decision": str(decision.pk)}
+    return [DeedForm("Confirm as the second person", agree, "confirm", "Confirm", hidden=hidden, tone="warn")]
+
+
+def objections(request: HttpRequest, decision: ReviewDecision | None) -> DeedForms | None:
+    """How a proposal is taken back: by its proposer, or by whoever may be its second person. Apart from the decisions, which renew
+    themselves and would take what is typed with them."""
+    if decision is None or decision.state != DecisionState.AWAITING_SECOND.value:
+        return None
+    text = "The proposal is void, no command is written, and the case stays open for another decision."
+    hidden = {"decision": str(decision.pk)}
+    if request.user.get_username() == decision.decided_by and request.user.has_perm(DECIDE):
+        form = DeedForm("Withdraw your proposal", text, "withdraw", "Withdraw", [reason_input()], hidden, tone="warn")
+    elif may_approve(request, decision):
+        form = DeedForm("Refuse it", text, "refuse", "Refuse", [reason_input()], hidden, tone="info")
+    else:
+        return None
+    return DeedForms("What you can say", "until the second person has confirmed it", [form])
 
 
 def may_approve(request: HttpRequest, decision: ReviewDecision) -> bool:

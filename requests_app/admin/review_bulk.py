@@ -28,6 +28,7 @@ _OUTCOMES: Final = {
     Decided.COMMANDED: ("decided", "good"),
     Decided.AWAITING_SECOND: ("waits for a second person", "review"),
     Decided.ALREADY_DECIDED: ("somebody decided first", "warn"),
+    Decided.WITHDRAWN: ("withdrawn", "neutral"),
     Decided.STALE: ("changed since the preview", "warn"),
     Decided.NOT_FOUND: ("no longer kept", "warn"),
     Decided.FORBIDDEN: ("not allowed", "bad"),

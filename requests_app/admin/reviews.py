@@ -21,7 +21,7 @@ from requests_app.admin import cells, review_bulk
 from requests_app.admin.base import ExtraPages, RecordAdmin
 from requests_app.admin.case_deeds import CaseDeeds, situation
 from requests_app.admin.case_offers import offers
-from requests_app.admin.case_parts import DECIDE, assignment, open_decision, progress
+from requests_app.admin.case_parts import DECIDE, assignment, objections, open_decision, progress
 from requests_app.admin.dashboard import overview_context
 from requests_app.admin.explain import reason
 from requests_app.admin.forms import DeedForms
@@ -185,8 +185,10 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
         """Why it stopped, what was decided and may be, the evidence, what was asked, what was signed, what happened."""
         now = situation(obj)
         holder = assignments.assigned(web_connection(), obj.pk)
-        parts: list[Section | None] = [_why(obj), progress(request, obj), assignment(request, obj, holder)]
-        if holder is not None and holder.reviewer == request.user.get_username() and open_decision(obj.pk) is None:
+        pending = open_decision(obj.pk)
+        parts: list[Section | None] = [_why(obj), progress(request, obj), objections(request, pending)]
+        parts.append(assignment(request, obj, holder))
+        if holder is not None and holder.reviewer == request.user.get_username() and pending is None:
             hidden = {"version": str(obj.version), "epoch": str(holder.epoch)}
             forms, refused = offers(now, hidden, request.POST)
             note = "nothing is sent from here; the signer's owner carries it out and judges again"

@@ -77,7 +77,11 @@ WITH asked AS MATERIALIZED (
   SELECT %(kind)s, id, %(verb)s, was, %(target)s, %(actor)s, tx_hash FROM changed ORDER BY id),
  closed AS (
   UPDATE review_case c SET status = 'closed', closed_at = clock_timestamp(), outcome = %(verb)s
-    FROM changed WHERE c.kind = %(kind)s AND c.subject_id = changed.id AND changed.was = 'needs_review' AND c.status = 'open')
+    FROM changed WHERE c.kind = %(kind)s AND c.subject_id = changed.id AND changed.was = 'needs_review' AND c.status = 'open'
+  RETURNING c.id),
+ void AS (
+  UPDATE review_decision d SET state = 'withdrawn', withdrawn_at = clock_timestamp(), withdrawn_reason = 'the case was closed: ' || %(verb)s::text
+    FROM closed WHERE d.case_id = closed.id AND d.state = 'awaiting_second')
 SELECT id, was, extract(epoch FROM spent)::float8 AS spent_seconds FROM changed;
 
 -- name: complete_user

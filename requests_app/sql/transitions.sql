@@ -31,5 +31,11 @@ SELECT %(kind)s, id, %(reason)s, evidence::jsonb FROM unnest(%(ids)b::bigint[], 
 ON CONFLICT (kind, subject_id) WHERE status = 'open' DO NOTHING;
 
 -- name: close_review
-UPDATE review_case SET status = 'closed', closed_at = clock_timestamp(), outcome = %(outcome)s
- WHERE kind = %(kind)s AND subject_id = ANY(%(ids)b::bigint[]) AND status = 'open';
+-- A proposal that still waits for its second person is void with the case.
+WITH closed AS (
+  UPDATE review_case SET status = 'closed', closed_at = clock_timestamp(), outcome = %(outcome)s
+   WHERE kind = %(kind)s AND subject_id = ANY(%(ids)b::bigint[]) AND status = 'open' RETURNING id),
+ void AS (
+  UPDATE review_decision d SET state = 'withdrawn', withdrawn_at = clock_timestamp(), withdrawn_reason = 'the case was closed: ' || %(outcome)s::text
+    FROM closed WHERE d.case_id = closed.id AND d.state = 'awaiting_second')
+SELECT id FROM closed;

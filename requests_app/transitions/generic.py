@@ -121,4 +121,5 @@ def open_reviews(
 
 def close_reviews(conn: psycopg.Connection[Any], kind: Kind, ids: Sequence[int], outcome: str) -> int:
     """Close the open cases of rows that left review, in the caller's transaction: how many there were."""
-    return run(conn, "transitions", "close_review", {"kind": kind.value, "ids": list(ids), "outcome": outcome})
+    parameters = {"kind": kind.value, "ids": list(ids), "outcome": outcome}
+    return len(fetch_all(conn, "transitions", "close_review", parameters))

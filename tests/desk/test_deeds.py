@@ -237,9 +237,12 @@ def test_a_refused_decision_leaves_the_case_open_for_another(scene: Scene, ada: 
     case = parked(scene, slot_state="dead")
     ada.decide(case, "resend")
     (decision,) = models.ReviewDecision.objects.all()
-    assert bob.post(case, "refuse", decision=decision.pk).status_code == 302
+    assert bob.post(case, "refuse", decision=decision.pk).status_code == 400
+    assert bob.post(case, "refuse", decision=decision.pk, reason="not proven").status_code == 302
     decision.refresh_from_db()
     assert (decision.state, commands(case)) == ("withdrawn", [])
+    assert (decision.second_by, decision.withdrawn_by, decision.withdrawn_reason) == ("bob", "bob", "not proven")
+    assert "refused" in bob.get(case)
     case.refresh_from_db()
     assert ada.decide(case, "fail").status_code == 302
 
@@ -258,7 +261,7 @@ def test_a_second_person_confirms_only_what_belongs_to_the_case(scene: Scene, ad
     assert commands(case) == []
 
 
-@pytest.mark.parametrize("deed", ["assign", "probe", "resume", "give_up", "confirm", "refuse"])
+@pytest.mark.parametrize("deed", ["assign", "probe", "resume", "give_up", "confirm", "refuse", "withdraw"])
 def test_viewers_and_strangers_do_nothing(deed: str, scene: Scene) -> None:
     case = parked(scene)
     viewer = person("vera", "viewer")

@@ -387,8 +387,13 @@ def test_a_new_nonce_needs_two_persons_and_a_dead_one(parked: Sent, reviewers: l
 
 def test_the_second_person_may_refuse(parked: Sent, reviewers: list[int]) -> None:
     first = decide(parked.conn, parked.case, ReviewAction.RESEND, reviewers[0])
-    decisions.approve(parked.conn, decision_id=first.decision_id, reviewer_id=reviewers[1], agree=False)
-    assert parked.conn.execute("SELECT state FROM review_decision").fetchone() == ("withdrawn",)
+    made = decisions.withdraw(
+        parked.conn, decision_id=first.decision_id, reviewer_id=reviewers[1], reason="the nonce is live", second=True
+    )
+    assert made.outcome is Decided.WITHDRAWN
+    assert parked.conn.execute(
+        "SELECT state, second_by, withdrawn_by, withdrawn_reason FROM review_decision"
+    ).fetchone() == ("withdrawn", "ben", "ben", "the nonce is live")
     version = parked.conn.execute("SELECT version FROM review_case").fetchone()[0]
     assert (
         decide(parked.conn, (parked.case[0], version), ReviewAction.RESUME, reviewers[0]).outcome is Decided.COMMANDED

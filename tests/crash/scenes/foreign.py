@@ -71,7 +71,7 @@ class Foreign(Scene):
         if row is not None and row[2] is None:
             self.decide(context, row[0], row[1])
         elif row is not None and row[3] == "awaiting_second":
-            decisions.approve(context.conn, decision_id=row[2], reviewer_id=self.people[1])
+            self.second(context, row[2])
         blocked = context.conn.execute("SELECT id FROM signer WHERE status = 'blocked'").fetchone()
         if row is None and blocked is not None:
             # A number of its own for each form: the same block may come back while the stranger's count is news to somebody.
@@ -89,3 +89,28 @@ class Foreign(Scene):
             reason="because",
             reviewer_id=self.people[0],
         )
+
+    def second(self, context: ShiftContext, decision: int) -> None:
+        """The second person's word."""
+        decisions.approve(context.conn, decision_id=decision, reviewer_id=self.people[1])
+
+
+class TakenBack(Foreign):
+    """The proposer takes the proposal back before the second person has seen it, and makes another."""
+
+    aims: ClassVar[tuple[str, ...]] = ("withdraw_commit",)
+    also: ClassVar[tuple[str, ...]] = ()
+
+    def second(self, context: ShiftContext, decision: int) -> None:
+        taken_back = "SELECT count(*) FROM review_decision WHERE state = 'withdrawn'"
+        if context.conn.execute(taken_back).fetchone() != (2,):
+            decisions.withdraw(
+                context.conn, decision_id=decision, reviewer_id=self.people[0], reason="too early", second=False
+            )
+        else:
+            super().second(context, decision)
+
+    def check(self) -> None:
+        super().check()
+        states = [row[0] for row in self.ground.rows("SELECT state FROM review_decision ORDER BY seq")]
+        assert states == ["withdrawn", "withdrawn", "done"]
