@@ -97,7 +97,8 @@ SELECT b.kind, b.request_id, b.body, u.req_type
   LEFT JOIN user_decrypt_req u ON a.kind = 1 AND u.id = a.id;
 
 -- name: finalize_slots
--- Mined slots that the chain can no longer take back. A nonce that was spent on nothing is dead: its subject has no transaction.
+-- Mined slots that the chain can no longer take back. A nonce that was spent on nothing is dead: its subject has no transaction. Who asked
+-- for that is answered, whichever of several no-ops was mined: the ladder's, or the one that the command made.
 WITH s AS (
   UPDATE nonce_slot AS s SET state = CASE WHEN w.kind IN ('cancel', 'fill') THEN 'dead' ELSE 'final' END
     FROM unnest(%(nonces)b::bigint[]) AS a(nonce) JOIN tx_attempt w ON w.signer_id = %(signer)s AND w.nonce = a.nonce
@@ -109,7 +110,11 @@ t AS (
     FROM s WHERE t.signer_id = %(signer)s AND t.nonce = s.nonce AND t.tx_hash = s.winner_hash
      AND CASE WHEN t.state = 'mined' THEN true ELSE false END
   RETURNING t.nonce, t.command_id)
-SELECT s.nonce, s.state, s.kind, s.subject_id, t.command_id FROM s LEFT JOIN t ON t.nonce = s.nonce ORDER BY s.nonce;
+SELECT s.nonce, s.state, s.kind, s.subject_id,
+       coalesce(t.command_id, (SELECT c.command_id FROM tx_attempt c
+                                WHERE c.signer_id = %(signer)s AND c.nonce = s.nonce AND c.kind = 'cancel' AND c.command_id IS NOT NULL
+                                ORDER BY c.seq DESC LIMIT 1)) AS command_id
+  FROM s LEFT JOIN t ON t.nonce = s.nonce ORDER BY s.nonce;
 
 -- name: attempts_to_replace
 -- The newest open attempt of a nonce where more gas money may help: refused as underpriced, or the lowest unmined one and

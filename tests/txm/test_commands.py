@@ -13,7 +13,7 @@ from requests_app import decisions
 from requests_app.decisions import Decided, Held
 from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import ReasonCode, ReviewAction
-from requests_app.models.signing import SlotState
+from requests_app.models.signing import AttemptKind, SlotState
 from requests_app.states import Actor, Kind, Status
 from requests_app.store import commands as store
 from requests_app.store.commands import SINGLETON, CommandConflict, NewCommand, Outcome, Target
@@ -24,7 +24,8 @@ from requests_app.transitions import generic
 from tests.core.rows import read_request
 from tests.send.node import Fault, parse
 from tests.send.scenes import add_request, hold
-from workers import commands
+from workers import commands, replace
+from workers.chain.fees import Fees
 from workers.commands import CommandTurn
 from workers.settle import SettleTurn
 
@@ -342,6 +343,26 @@ def test_cancel_nonce_ends_the_row_only_when_the_nothing_is_final(parked: Sent, 
         parked.run()
     assert (parked.status, parked.slot()) == ("failure", "dead")
     assert parked.conn.execute("SELECT status, outcome FROM review_case").fetchone() == ("closed", "reject")
+
+
+def test_a_cancel_ends_the_row_also_when_another_nothing_is_mined(parked: Sent, reviewers: list[int]) -> None:
+    """The system had spent the nonce on nothing already, and its no-op was first: what the person asked for has happened."""
+    parked.node.known.clear()
+    (lane,) = parked.turn._pool._lanes.values()  # type: ignore[union-attr]
+    fees = Fees(3 * 10**9, 2 * 10**9)
+    made = replace.noop(lane, 0, 2, fees, 50_000, AttemptKind.CANCEL)
+    assert replace.send(parked.context, lane, [made], [parked.subject]) == 1
+    decide(parked.conn, parked.case, ReviewAction.CANCEL_NONCE, reviewers[0])
+    parked.run()
+    kinds = parked.conn.execute("SELECT kind, command_id IS NOT NULL FROM tx_attempt ORDER BY seq").fetchall()
+    assert kinds == [("pay", False), ("cancel", False), ("cancel", True)]
+    assert list(parked.node.known) == [made.tx_hash]
+    parked.node.mine()
+    parked.age()
+    parked.node.finalize()
+    for _ in range(3):
+        parked.run()
+    assert (parked.status, parked.slot()) == ("failure", "dead")
 
 
 def test_a_cancel_that_loses_to_the_request_ends_nothing(parked: Sent, reviewers: list[int]) -> None:
