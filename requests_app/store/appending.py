@@ -80,11 +80,14 @@ def append(conn: Connection[Any], source_id: int, items: Sequence[Item], *, pric
 
 def _distinct(source_id: int, items: Sequence[Item]) -> list[Item]:
     found: dict[int, Item] = {}
+    clashes: list[conflicts.Clash] = []
     for item in items:
         twin = found.setdefault(bands.checked_position(item.position), item)
         if twin is not item and twin.digest != item.digest:
-            with connect("worker", name="conflict") as own:
-                conflicts.refuse(own, source_id, [conflicts.Clash.of(twin, item)])
+            clashes.append(conflicts.Clash.of(twin, item))
+    if clashes:
+        with connect("worker", name="conflict") as own:
+            conflicts.refuse(own, source_id, clashes)
     return [found[position] for position in sorted(found)]
 
 

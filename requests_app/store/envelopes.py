@@ -236,12 +236,15 @@ def _distinct(
 ) -> list[Recordable]:
     """One envelope a position, in order. The same position with two contents in one answer is a conflict too."""
     found: dict[int, Recordable] = {}
+    clashes: list[conflicts.Clash] = []
     for envelope in envelopes:
         if not lo <= envelope.position >> INDEX_BITS <= hi:
             raise ValueError(f"event at block {envelope.position >> INDEX_BITS} is outside {lo}..{hi}")
         twin = found.setdefault(envelope.position, envelope)
         if twin is not envelope and twin.digest != envelope.digest:
-            conflicts.refuse(conn, source_id, [conflicts.Clash.of(twin, envelope)])
+            clashes.append(conflicts.Clash.of(twin, envelope))
+    if clashes:
+        conflicts.refuse(conn, source_id, clashes)
     return [found[position] for position in sorted(found)]
 
 

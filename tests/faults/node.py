@@ -11,6 +11,7 @@ Forward = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 Call = dict[str, Any]
 
 STALE_TAGS = ("latest", "pending")
+OTHER_HASH = "0x" + "ab" * 32
 
 
 def answers(calls: list[Call], rules: list[Rule | None], forward: Forward, stale: Rule | None) -> list[dict[str, Any]]:
@@ -30,7 +31,8 @@ def answers(calls: list[Call], rules: list[Rule | None], forward: Forward, stale
 
 
 def _withheld(rule: Rule | None) -> bool:
-    return rule is not None and rule.fault is Fault.ERROR and not rule.options.get("executed")
+    answered_here = rule is not None and rule.fault in (Fault.ERROR, Fault.OTHER_HASH)
+    return answered_here and rule is not None and not rule.options.get("executed")
 
 
 def _head(forward: Forward) -> int:
@@ -58,10 +60,22 @@ def _spoiled(call: Call, rule: Rule | None, answer: dict[str, Any] | None) -> di
         return {**empty, "result": None}
     if rule.fault is Fault.WRONG_CHAIN:
         return {**empty, "result": hex(int(rule.options.get("chain_id", 1)))}
+    if rule.fault is Fault.OTHER_HASH:
+        return {**empty, "result": OTHER_HASH}
+    if rule.fault is Fault.TWO_EVENTS:
+        assert answer is not None
+        return {**answer, "result": [one for found in answer.get("result") or () for one in (found, _altered(found))]}
     error = {"code": rule.options.get("code", -32603), "message": rule.options.get("message", "Internal error")}
     if "data" in rule.options:
         error["data"] = rule.options["data"]
     return {**empty, "error": error}
+
+
+def _altered(entry: dict[str, Any]) -> dict[str, Any]:
+    """The log with another last byte."""
+    data = str(entry.get("data", "0x"))
+    last = "00" if data[-2:] not in ("0x", "00") else "01"
+    return {**entry, "data": (data if data == "0x" else data[:-2]) + last}
 
 
 def _as_of(call: Call, answer: dict[str, Any], head: int) -> dict[str, Any]:

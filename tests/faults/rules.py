@@ -28,10 +28,21 @@ class Fault(StrEnum):
     ERROR = (
         "error"  # an error object (`code`, `message`, `data`) in place of the call; `executed`: after the node worked
     )
+    OTHER_HASH = (
+        "other_hash"  # a submission is answered by a hash that is not its own; `executed`: after the node took it
+    )
+    TWO_EVENTS = "two_events"  # each log of an answer stands there twice, the second time with another content
 
 
 WHOLE = frozenset(list(Fault)[:9])
-ONLY_METHOD = {Fault.NULL_RECEIPT: "eth_getTransactionReceipt", Fault.WRONG_CHAIN: "eth_chainId"}
+ONLY_METHOD = {
+    Fault.NULL_RECEIPT: "eth_getTransactionReceipt",
+    Fault.WRONG_CHAIN: "eth_chainId",
+    Fault.OTHER_HASH: "eth_sendRawTransaction",
+    Fault.TWO_EVENTS: "eth_getLogs",
+}
+# A node that says what cannot be: no weather that passes, but a case for a person.
+CONTRADICTIONS = frozenset({Fault.OTHER_HASH, Fault.TWO_EVENTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +131,12 @@ class Script:
 
 
 def everything(probability: float, *, delay_seconds: float = 0.2, blocks: int = 3) -> list[Rule]:
-    """Each kind with the same probability, as `make chaos` wants it. Submissions fail with an error only unexecuted."""
+    """Each kind that passes, with the same probability, as `make chaos` wants it. Submissions fail with an error only unexecuted."""
     options: dict[Fault, dict[str, Any]] = {
         Fault.DELAY: {"seconds": delay_seconds},
         Fault.STALE_HEAD: {"blocks": blocks},
         Fault.ERROR: {"code": -32603, "message": "Internal error"},
         Fault.WRONG_CHAIN: {"chain_id": 1},
     }
-    return [Rule(kind, probability=probability, options=options.get(kind, {})) for kind in Fault]
+    kinds = [kind for kind in Fault if kind not in CONTRADICTIONS]
+    return [Rule(kind, probability=probability, options=options.get(kind, {})) for kind in kinds]

@@ -18,7 +18,7 @@ from workers.chain.rpc_errors import Missing, Ok, RpcError, RpcRateLimited, RpcU
 
 HEAD = 100
 RECEIPT = {"transactionHash": "0x01", "blockNumber": hex(99), "status": "0x1"}
-LOGS = [{"blockNumber": hex(number)} for number in (97, 98, 99, 100)]
+LOGS: list[dict[str, str]] = [{"blockNumber": hex(number)} for number in (97, 98, 99, 100)]
 VALUES: dict[str, Any] = {
     "eth_blockNumber": hex(HEAD),
     "eth_chainId": "0x7",
@@ -179,3 +179,13 @@ def test_a_proxy_of_its_own_process(node: StubNode) -> None:
             endpoint.close()
         finally:
             process.kill()
+
+
+def test_a_node_that_contradicts_itself(proxy: FaultProxy, client: RpcEndpoint, node: StubNode) -> None:
+    proxy.add(Rule(Fault.OTHER_HASH, times=1), Rule(Fault.TWO_EVENTS, times=1))
+    assert client.call("eth_sendRawTransaction", ["0x02"]) == "0x" + "ab" * 32
+    assert asked(node) == []
+    found = client.call("eth_getLogs", [{}])
+    assert [entry.get("data") for entry in found] == [None, "0x01"] * len(LOGS)
+    assert client.call("eth_sendRawTransaction", ["0x02"]) == "0xabc"
+    assert client.call("eth_getLogs", [{}]) == LOGS

@@ -67,6 +67,16 @@ def test_whose_transaction_either_event_names_waits_for_a_person(duty: Connectio
     assert review(duty) == (0, [], 0)
 
 
+def test_everything_that_one_answer_contradicts_is_recorded(duty: Connection) -> None:
+    ours = sent(duty, Kind.INPUT_PROOF, 3)
+    pairs = [
+        pair for place, one in enumerate(ours) for pair in (requested(one, (2, place)), share(one.ref, 0, (2, place)))
+    ]
+    contradict(duty, 1, 2, *pairs)
+    done = review(duty)
+    assert (done.conflicts, len(done.parked)) == (3, 3)
+
+
 def test_whose_reference_the_stored_event_has_waits_too(duty: Connection) -> None:
     """The answer that is stored is contradicted by another reading of the same block; the transaction is a node's, not ours."""
     (one,) = sent(duty, Kind.USER_DECRYPT)

@@ -59,11 +59,21 @@ def test_a_proposal_is_confirmed_by_another_approver_refused_by_a_second_person_
         assert (
             page.get_by_role("button", name="Confirm").count() + page.get_by_role("button", name="Refuse").count() == 0
         )
-    # Cara refuses: the case stays open for another decision.
-    cara = desk.open("cara", case)
-    cara.get_by_role("button", name="Refuse").click()
-    expect(cara.get_by_text("withdrawn").first).to_be_visible()
-    assert decisions(desk, case) == [("withdrawn", "bob")]
+    # Bob withdraws it, which nobody else is offered; Cara refuses the next one. The case stays open for another decision.
+    for who, title, button, word in (
+        ("bob", "Withdraw your proposal", "Withdraw", "withdrawn"),
+        ("cara", "Refuse it", "Refuse", "refused"),
+    ):
+        if who == "cara":
+            desk.decide("bob", case, *SETTLE, "statement 7 again", **WORDS)
+        page = desk.open(who, case)
+        other = "Refuse it" if who == "bob" else "Withdraw your proposal"
+        assert page.locator("summary", has_text=other).count() == 0
+        deed = desk.deed(page, title)
+        deed.locator("[name=reason]").fill(f"{word} because of page 3")
+        deed.get_by_role("button", name=button, exact=True).click()
+        expect(page.locator("#case-progress").get_by_text(f"{word} because of page 3").first).to_be_visible()
+    assert decisions(desk, case) == [("withdrawn", "bob")] * 2
     # A second proposal; Cara is disabled with the page open, so that her word does not count.
     desk.decide("bob", case, *SETTLE, "statement 8", **WORDS)
     cara = desk.open("cara", case)

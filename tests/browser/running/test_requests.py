@@ -7,7 +7,8 @@ from playwright.sync_api import expect
 
 from requests_app.states import Kind
 from tests.browser.running.conftest import MARKS
-from tests.browser.running.desk import SECONDS, UNDERPRICED, Desk, refusing
+from tests.browser.running.desk import REFUSED, SECONDS, UNDERPRICED, Desk, refusing
+from tests.faults.rules import Fault, Rule
 from tests.waiting import wait_until
 from workers.devnet.contracts import contract
 from workers.devnet.sending import Call, Sender
@@ -69,6 +70,7 @@ def test_foreign_nonce_fails_when_another_person_confirms(desk: Desk) -> None:
     desk.add(refusing())
     job_id, request = desk.post()
     signer_id, nonce, address = wait_until(lambda: desk.nonce_of(job_id), SECONDS, "the nonce")  # type: ignore[misc]
+    desk.patient(request)
     assert desk.stack.rpc.nonce(address) == nonce
     desk.use_key(address, 2)
     case, reason = desk.case_of(Kind.INPUT_PROOF, request)
@@ -81,31 +83,58 @@ def test_foreign_nonce_fails_when_another_person_confirms(desk: Desk) -> None:
     assert len(desk.stack.request_events()) == before
 
 
-def rewritten(desk: Desk, reason: str) -> tuple[str, int]:
-    """A request in review whose case is given another reason by hand, because nothing in the relayer writes that code (yet)."""
-    job_id, case = desk.park()
-    desk.do("UPDATE review_case SET reason_code = %s WHERE id = %s", reason, case)
-    return job_id, case
-
-
-def test_signer_blocked_written_by_hand_a_canceled_nonce_ends_it_unless_ours_was_first(desk: Desk) -> None:
-    """Not driven end to end: no code path writes `signer_blocked`."""
+def test_signer_blocked_a_canceled_nonce_ends_it_unless_ours_was_first(desk: Desk) -> None:
+    """The nodes answer another hash than that of the bytes: whatever they took, nobody can say."""
     before = len(desk.stack.request_events())
-    job_id, case = rewritten(desk, "signer_blocked")
-    expect(desk.open("ada", case).get_by_text("Its signer may not send").first).to_be_visible()
+    job_id, case = desk.park(Rule(Fault.OTHER_HASH), "signer_blocked")
+    signer_id, _, _ = desk.nonce_of(job_id) or (0, 0, "")
+    page = desk.open("ada", case)
+    expect(page.get_by_text("Its signer may not send").first).to_be_visible()
+    expect(page.get_by_text("hash_mismatch").first).to_be_visible()
     page = desk.decide("ada", case, "Cancel the nonce", "Cancel this nonce", "the client gave up")
     desk.outcome(page)
     row = desk.ends(job_id, "failure", "completed")
     assert len(desk.stack.request_events()) - before == (1 if row.status == "completed" else 0)
+    assert desk.one("SELECT status, status_reason FROM signer WHERE id = %s", signer_id) == ("blocked", "hash_mismatch")
+    desk.resume_signer(signer_id)
+    assert desk.one("SELECT status FROM signer WHERE id = %s", signer_id) == ("active",)
 
 
-def test_envelope_conflict_written_by_hand_is_broadcast_again(desk: Desk) -> None:
-    """Not driven end to end: a conflict in the log stops its source, and no code path writes `envelope_conflict`."""
-    job_id, case = rewritten(desk, "envelope_conflict")
-    expect(desk.open("ada", case).get_by_text("The chain contradicts itself").first).to_be_visible()
-    page = desk.decide("ada", case, "Broadcast the same bytes again", "Broadcast again", "the second node was wrong")
+def test_signer_blocked_by_a_chain_that_waits_at_a_nonce_of_nobody(desk: Desk) -> None:
+    """The chain forgets a transaction of the signer. Whoever holds the key fills the nonce: everything behind goes on by itself."""
+    desk.add(REFUSED)
+    job_id, request = desk.post()
+    signer_id, nonce, address = wait_until(lambda: desk.nonce_of(job_id), SECONDS, "the nonce")  # type: ignore[misc]
+    desk.patient(request)
+    desk.stack.rpc.call("anvil_setNonce", address, hex(nonce - 1))
+    desk.clear()
+    case, reason = desk.case_of(Kind.INPUT_PROOF, request)
+    assert reason == "signer_blocked"
+    expect(desk.open("ada", case).get_by_text("nonce_gap").first).to_be_visible()
+    desk.use_key(address, 1)
+    desk.ends(job_id, "completed")
+    assert desk.one("SELECT status, outcome FROM review_case WHERE id = %s", case) == ("closed", "record_receipt")
+    desk.resume_signer(signer_id)
+
+
+def test_envelope_conflict_goes_on_when_the_halt_is_lifted(desk: Desk) -> None:
+    """A node shows two events at one position. Without it, the true one is read and takes the request on."""
+    desk.add(Rule(Fault.TWO_EVENTS))
+    job_id, request = desk.post()
+    case, reason = desk.case_of(Kind.INPUT_PROOF, request)
+    assert reason == "envelope_conflict"
+    page = desk.open("ada", case)
+    expect(page.get_by_text("The chain contradicts itself").first).to_be_visible()
+    assert desk.row(job_id).status == "needs_review"
+    page.goto(f"{desk.stack.url}/admin/requests_app/envelopesource/1/change/")
+    expect(page.get_by_text("stored events differ from what the chain shows now").first).to_be_visible()
+    desk.clear()
+    page.locator("summary", has_text="Lift the halt").click()
+    page.locator("details[open] [name=reason]").fill("the node was taken away")
+    page.get_by_role("button", name="Lift the halt").click()
     desk.outcome(page)
     desk.ends(job_id, "completed")
+    assert desk.one("SELECT status, outcome FROM review_case WHERE id = %s", case) == ("closed", "record_receipt")
 
 
 def test_a_named_transaction_is_rejected_when_wrong_and_taken_when_it_carries_the_request(desk: Desk) -> None:
