@@ -33,6 +33,7 @@ ENDED = {
     "insufficient_allowance",
 }
 BROKEN = {"Internal server error", "Database error"}
+OTHERS = ("envelopes", "payment-intents", "webhooks")  # kinds whose ids are no jobs of requests
 _lock = threading.Lock()
 # Not the global generator: hypothesis seeds that one, and complains of others who use it.
 _chance = random.SystemRandom()
@@ -54,6 +55,8 @@ def fresh(path: str) -> Any:
         body["payload"] = "0x" + secrets.token_hex(8)
     elif "merchant" in body:
         body["amount"] = str(1 + secrets.randbits(200))
+    elif "url" in body:
+        body["description"] = secrets.token_hex(8)
     elif "attestedPayload" in body:
         body["attestedPayload"]["handles"][0]["ctHandle"] = fresh_handle()
     else:
@@ -63,10 +66,10 @@ def fresh(path: str) -> Any:
 
 def kind_of(path: str) -> str:
     """The kind whose jobs a route knows; any kind for the routes that know all."""
-    for kind in ("envelopes", "payment-intents", "input-proof", "public-decrypt", "user-decrypt"):
+    for kind in (*OTHERS, "input-proof", "public-decrypt", "user-decrypt"):
         if kind in path:
             return kind
-    return _chance.choice([kind for kind in _jobs if kind not in ("envelopes", "payment-intents")])
+    return _chance.choice([kind for kind in _jobs if kind not in OTHERS])
 
 
 @schemathesis.hook
@@ -79,8 +82,8 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         case.query = {}
         if "payment-intents" in path:
             case.headers["Idempotency-Key"] = secrets.token_hex(8)
-    place = "intent_id" if "{intent_id}" in path else "job_id"
-    if f"{{{place}}}" in path and case.method in ("GET", "POST") and _chance.random() < KNOWN_SHARE:
+    place = next((name for name in ("intent_id", "webhook_id") if f"{{{name}}}" in path), "job_id")
+    if f"{{{place}}}" in path and case.method in ("GET", "POST", "PATCH", "DELETE") and _chance.random() < KNOWN_SHARE:
         with _lock:
             known = _jobs[kind_of(path)]
         if known:

@@ -19,7 +19,7 @@ from uuid import uuid4
 from requests_app.states import Kind
 from requests_app.store.publish import WAITING_AT_MOST
 from tests.stack.harness import ROOT
-from tests.wire import paying
+from tests.wire import paying, telling
 from tests.wire.client import Client, Response
 from tests.wire.world import SOFT_LIMIT, World
 from workers.devnet.traffic import FORMS, PATHS, Form
@@ -59,6 +59,7 @@ def run(
         by_path.setdefault(f"/v1/{PATHS[form][1]}", []).extend(made)
     by_path[PUBLISH] = [PUBLICATION]
     by_path[paying.PATH] = [paying.terms(world)]
+    by_path[telling.PATH] = [telling.WANTED]
     given, log = directory / "input.json", directory / "exchanges.jsonl"
     given.write_text(json.dumps({"bodies": by_path, "jobs": jobs}))
     line = [
@@ -106,6 +107,8 @@ class Direct:
             PUBLISH: lambda: dict(PUBLICATION),
             paying.PATH: partial(paying.terms, world),
             paying.AUTHORIZE: lambda: dict(paying.UNSIGNED),
+            telling.PATH: lambda: dict(telling.WANTED),
+            telling.ONE: dict,
         }
         for form in FORMS:
             made = partial(self._draft, form)
@@ -137,6 +140,7 @@ class Direct:
             with staged(self._world):
                 self._ask("POST", PUBLISH, everybody)
         self.seen.update(paying.every_answer(self._world))
+        self.seen.update(telling.every_answer(self._world))
         return self.seen
 
     def _each(self, client: Client) -> None:
@@ -150,6 +154,7 @@ class Direct:
         raw = None if method == "GET" or path not in self._bodies else json.dumps(body).encode()
         query = "?limit=x" if job == "no-uuid" and "{job_id}" not in path else ""
         place = path.replace("{job_id}", job or str(uuid4())).replace("{intent_id}", job or "pi_" + "0" * 24)
+        place = place.replace("{webhook_id}", job or "wh_" + "0" * 24)
         headers = {"Idempotency-Key": str(uuid4())} if path == paying.PATH else {}
         response = client.exchange(method, place + query, raw, headers)
         self.seen[method, path, response.status] += 1

@@ -26,7 +26,7 @@ def test_no_crash_no_undocumented_status_every_documented_one(
     world: World, ended: dict[tuple[int, str], tuple[str, str]], tmp_path: Path
 ) -> None:
     jobs = {kind: [job for path, job in world.ended_jobs if kind in path] for kind in KINDS}
-    jobs["envelopes"], jobs["payment-intents"] = [], []
+    jobs["envelopes"], jobs["payment-intents"], jobs["webhooks"] = [], [], []
     with ExitStack() as pending:
         for kind, form in KINDS.items():
             submission, waiting = world.submission(form), world.submission(form)
