@@ -149,7 +149,7 @@ def _payments(ground: Ground) -> None:
         moved = used.pop(bytes(ref), 0)
         assert moved <= 1, f"0x{bytes(ref).hex()} moved money {moved} times"
         assert moved == 1 or state not in ("settled", "confirming"), state
-        assert moved == 0 or state not in ("canceled", "created", "authorized"), state
+        assert moved == 0 or state not in ("canceled", "created", "authorized", "failed"), state
     assert ground.rows(OWNERLESS_PAYMENTS) == []
     reach = invariants.bounds(ground.conn)
     for one in invariants.INVARIANTS:
