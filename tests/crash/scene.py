@@ -38,21 +38,9 @@ FORMS: Mapping[Kind, Form] = {
 }
 
 # Points without a scene yet, with the reason. Whoever plays them takes them out: a pattern that is not needed any more fails a test.
-PENDING: Mapping[str, str] = {
-    **dict.fromkeys(("bill_usage_commit", "make_bill_commit", "release_usage_commit"), "bills: tests/payments/test_domain_crashes.py"),
-    **dict.fromkeys(
-        ("hold_unlogged_commit", "confirm_unlogged_commit", "review_payments_commit"), "no process works without the attempt log"
-    ),
-    **dict.fromkeys(
-        (
-            "cancel_unsent_commit", "decide_payment_commit", "doubt_payments_commit",
-            "executed_elsewhere_commit", "fail_closed_commit", "find_payments_rpc", "find_spent_rpc", "record_mined_commit", "give_up_commit", "heed_commit",
-            "named_receipt_rpc", "over_rpc", "payment_evidence_rpc", "spent_final_rpc",
-            "stuck_head_rpc", "until_valid_rpc", "window_final_rpc",
-        ),
-        "payments whose end is not the plain one: tests/payments/settling/test_crashes.py, test_confirm_crashes.py",
-    ),
-}  # fmt: skip
+PENDING: Mapping[str, str] = dict.fromkeys(
+    ("hold_unlogged_commit", "confirm_unlogged_commit"), "no process works without the attempt log"
+)
 
 
 class Scene:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tests.crash.scene import PAYMENTS, Deeds, Scene, duty_turns
@@ -23,6 +25,10 @@ class Payment(Scene):
     kinds = PAYMENTS
     count = 0
     payments: ClassVar[int] = 2
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._ears.unlink(missing_ok=True)
 
     def turns(self) -> list[Turn]:
         return [
@@ -57,14 +63,41 @@ class Payment(Scene):
         return found.json() if found.status_code == 200 else None
 
     def sign(self, made: dict[str, Any], number: int) -> None:
-        """The payer's wallet, and the client that brings what it signed."""
-        token, chain = (
-            self.ground.deployment.gateway["payment_tokens"][0],
-            int(self.ground.deployment.gateway["chain_id"]),
-        )
-        payer, ref = self.ground.deployment.users[number], bytes.fromhex(made["typed_data"]["message"]["nonce"][2:])
-        signed = authorize(token, chain, payer, MERCHANT, 1_000 + number, ref, LATER)
+        """The client brings what its payer's wallet has signed."""
+        signed = self.signed(number, bytes.fromhex(made["typed_data"]["message"]["nonce"][2:]))
         self.ground.client().post(f"{PATH}/{made['id']}/authorize", signed, content_type="application/json")
+
+    def signed(self, number: int, ref: bytes) -> dict[str, str]:
+        """What the payer of this number signs for a ref."""
+        gateway, payer = self.ground.deployment.gateway, self.ground.deployment.users[number]
+        token, chain = gateway["payment_tokens"][0], int(gateway["chain_id"])
+        return authorize(token, chain, payer, MERCHANT, 1_000 + number, ref, LATER)
+
+    def set_window(self, **bounds: str) -> None:
+        """Let the database, and whoever asks the token from there, believe that a payer has signed these bounds."""
+        change = (
+            'UPDATE payment_intent SET "authorization" = "authorization" || %s::jsonb WHERE "authorization" IS NOT NULL'
+        )
+        self.ground.conn.execute(change, (json.dumps(bounds),))
+
+    def hurry(self) -> None:
+        """No job waits for its time, and nothing was sent a moment ago."""
+        self.ground.conn.execute("UPDATE queue_job SET visible_at = clock_timestamp() WHERE leased_by IS NULL")
+        self.ground.age_attempts(1.0)
+
+    # --- a listener that hears only what it is to hear
+
+    @property
+    def _ears(self) -> Path:
+        return self.ground.home / "listening"
+
+    def listen(self, hears: bool = True) -> None:
+        """What the `LateListener` of every process does from now on."""
+        self._ears.touch() if hears else self._ears.unlink(missing_ok=True)
+
+    def listens(self) -> bool:
+        """Whether it hears."""
+        return self._ears.exists()
 
     def states(self) -> dict[str, int]:
         """How many payments are in each state."""
@@ -76,6 +109,17 @@ class Payment(Scene):
 
     def check(self) -> None:
         assert self.states() == {"settled": self.payments}
+
+
+class LateListener(ListenerTurn):
+    """The listener of a scene that needs the log not to show something yet."""
+
+    def __init__(self, scene: Payment) -> None:
+        super().__init__()
+        self._scene = scene
+
+    def run(self, context: ShiftContext) -> int:
+        return super().run(context) if self._scene.listens() else 0
 
 
 class Paid(Payment):
