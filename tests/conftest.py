@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from tests.reported import LINES
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """One of several runners hands its lines to the one that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["measured"] = LINES
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A runner is done: what it measured."""
+    LINES.extend(getattr(node, "workeroutput", {}).get("measured", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -19,15 +31,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             terminalreporter.write_line(line)
 
 
-# Their tests run whole systems, kill processes or take times: one of them at a time.
-_SYSTEMS = {"stack", "wire", "sdk", "chaos", "faults", "processes", "devnet", "browser", "crash", "fuzz", "bugs"}
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With more runners than one: see tests/runners.py."""
+    from tests.runners import SystemsApart
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of two runners side by side one has everything that runs a whole system, a file stays in one piece."""
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        item.add_marker(pytest.mark.xdist_group("system" if folder in _SYSTEMS else str(item.path)))
+    return SystemsApart(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
