@@ -11,7 +11,7 @@ m AS (
      SET visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8), leased_by = 'carrier'
     FROM c WHERE j.id = c.id
   RETURNING j.id, j.attempt, j.tenant_id, j.priority, j.job_key)
-SELECT id, attempt, tenant_id, priority, job_key FROM m ORDER BY priority, id;
+SELECT priority, tenant_id, id, attempt, job_key FROM m ORDER BY priority, id;
 
 -- name: keep_published
 -- The carrier has these: it is asked again only if nobody leases them for long. A job that was leased, or is gone, is left alone.

@@ -10,18 +10,21 @@ SELECT %(queue)s, kind || '/' || subject_id, kind, subject_id, tenant_id, %(prio
     ON CONFLICT (job_key) DO NOTHING;
 
 -- name: find_turns
--- Which (priority, tenant) pairs have jobs, by a loose scan of the index: one probe a pair, however many jobs it has.
-WITH RECURSIVE t AS (
-  (SELECT priority, tenant_id FROM queue_job
-    WHERE queue = %(queue)s AND (priority, tenant_id) > (%(priority)b::smallint, %(tenant)b::bigint)
-    ORDER BY priority, tenant_id LIMIT 1)
+-- Which (priority, tenant) pairs have jobs, by a loose scan of the index: one probe a pair, however many jobs it has. Only between
+-- the pairs given and those at which each search ends: who is known already need not be looked at.
+WITH RECURSIVE g AS MATERIALIZED (
+  SELECT * FROM unnest(%(priority)b::smallint[], %(tenant)b::bigint[], %(end_priority)b::smallint[], %(end_tenant)b::bigint[])
+           AS t(priority, tenant_id, end_priority, end_tenant)),
+t AS (
+  SELECT * FROM g
   UNION ALL
-  SELECT n.priority, n.tenant_id
+  SELECT n.priority, n.tenant_id, t.end_priority, t.end_tenant
     FROM t CROSS JOIN LATERAL (
       SELECT j.priority, j.tenant_id FROM queue_job j
        WHERE j.queue = %(queue)s AND (j.priority, j.tenant_id) > (t.priority, t.tenant_id)
+         AND (j.priority, j.tenant_id) < (t.end_priority, t.end_tenant)
        ORDER BY j.priority, j.tenant_id LIMIT 1) n)
-SELECT priority, tenant_id FROM t LIMIT %(most)s::bigint;
+SELECT priority, tenant_id FROM t WHERE (priority, tenant_id) NOT IN (SELECT priority, tenant_id FROM g) LIMIT %(most)s::bigint;
 
 -- name: claim
 -- The part that all leases share, not a statement of its own: so many of each tenant's oldest visible jobs, in turn, by rank.
@@ -39,6 +42,14 @@ c AS MATERIALIZED (
                  AND (j.tenant_id, j.id) >= (w.tenant_id, w.low) AND j.visible_at <= clock_timestamp()
                ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT w.take FOR UPDATE SKIP LOCKED) l) q
    ORDER BY w.rank, q.nth, w.turn LIMIT %(limit)s::bigint);
+
+-- name: claim_alone
+-- In its place, when it is one tenant's turn: the same without a choice between tenants.
+c AS MATERIALIZED (
+  SELECT j.id FROM queue_job j
+   WHERE j.queue = %(queue)s AND j.priority = %(priority)b::smallint AND j.tenant_id = %(tenant)b::bigint
+     AND (j.tenant_id, j.id) >= (%(tenant)b::bigint, %(low)b::bigint) AND j.visible_at <= clock_timestamp()
+   ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED);
 
 -- name: claim_keys
 -- In its place, for jobs whose keys came by another carrier (sql/carrier.sql): those that nobody has, whether due or with the carrier.
@@ -58,13 +69,17 @@ l AS (
 
 -- name: lease_jobs
 WITH {claim}, {leased}
-SELECT id, attempt, kind, subject_id, tenant_id, priority, job_key FROM l ORDER BY priority, id;
+SELECT priority, tenant_id, id, attempt, kind, subject_id FROM l ORDER BY priority, id;
+
+-- name: lease_keys
+WITH {claim_keys}, {leased}
+SELECT priority, tenant_id, id, attempt, kind, subject_id, job_key FROM l ORDER BY priority, id;
 
 -- name: lease_requests
 -- The same lease, with the state of the rows behind the jobs read again in the same statement. A request is effective
 -- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1).
 WITH {claim}, {leased}
-SELECT l.id, l.attempt, l.kind, l.subject_id, l.tenant_id, l.priority,
+SELECT l.priority, l.tenant_id, l.id, l.attempt, l.kind, l.subject_id,
        coalesce(u.status, p.status, i.status) AS status,
        coalesce(u.ext_job_id, p.ext_job_id, i.ext_job_id) AS ext_job_id,
        u.req_type, b.body,

@@ -10,7 +10,7 @@ from psycopg import Connection
 
 from requests_app import sql
 from requests_app.store.queue import DEFERRED, Delivery, Receipt, delivery_of
-from requests_app.store.session import fetch_all, run
+from requests_app.store.session import fetch_all, fetch_tuples, run
 from requests_app.store.turns import Turns
 
 
@@ -27,10 +27,9 @@ def claim_due(conn: Connection[Any], turns: Turns, limit: int, seconds: float) -
     if not known:
         return []
     started = monotonic()
-    parameters = turns.parameters(known, limit, DEFERRED)
-    claim = sql.statement("queue", "claim")
+    claim, parameters = turns.claim(known, limit, DEFERRED)
     rows = fetch_all(conn, "carrier", "claim_due", {**parameters, "seconds": float(seconds)}, claim=claim)
-    turns.claimed(parameters, rows, monotonic() - started)
+    turns.claimed(rows, monotonic() - started)
     return [Due(Receipt(row.id, row.attempt), row.job_key) for row in rows]
 
 
@@ -53,10 +52,8 @@ def lease_keys(
     if not keys:
         return {}
     parameters = {"queue": queue, "keys": list(keys), "owner": owner, "seconds": float(seconds)}
-    claim = sql.statement("queue", "claim_keys")
-    leased = sql.statement("queue", "leased")
-    rows = fetch_all(conn, "queue", "lease_jobs", parameters, claim=claim, leased=leased)
-    return {row.job_key: delivery_of(row) for row in rows}
+    parts = {name: sql.statement("queue", name) for name in ("claim_keys", "leased")}
+    return {key: delivery_of(*row) for *row, key in fetch_tuples(conn, "queue", "lease_keys", parameters, **parts)}
 
 
 def waiting_keys(conn: Connection[Any], queue: str, keys: Sequence[str]) -> set[str]:

@@ -17,7 +17,7 @@ from psycopg import Connection
 
 from requests_app import sql
 from requests_app.states import Kind, ReqType, Status
-from requests_app.store.session import Row, fetch_all, run
+from requests_app.store.session import fetch_all, fetch_tuples, run
 from requests_app.store.turns import Turns
 
 READY: Final = "ready"  # decrypts that wait for host ACL and gateway readiness
@@ -98,12 +98,21 @@ def lease_jobs(
 
     By priority, then in turn by tenant, each tenant's oldest first. A loop keeps its `turns` from lease to lease.
     """
-    return [delivery_of(row) for row in _lease(conn, "lease_jobs", queue, limit, owner, seconds, turns)]
+    turns = turns or Turns(queue)
+    known = turns.known(conn, DEFERRED) if limit > 0 else []
+    if not known:
+        return []
+    started = monotonic()
+    claim, parameters = turns.claim(known, limit, DEFERRED)
+    parameters |= {"owner": owner, "seconds": float(seconds)}
+    rows = fetch_tuples(conn, "queue", "lease_jobs", parameters, claim=claim, leased=sql.statement("queue", "leased"))
+    turns.claimed(rows, monotonic() - started)
+    return [delivery_of(*row) for row in rows]
 
 
-def delivery_of(row: Row) -> Delivery:
+def delivery_of(_priority: int, tenant: int, id: int, attempt: int, kind: int, subject: int) -> Delivery:
     """A row of `lease_jobs`."""
-    return Delivery(Receipt(row.id, row.attempt), Subject(_KINDS[row.kind], row.subject_id), row.tenant_id)
+    return Delivery(Receipt(id, attempt), Subject(_KINDS[kind], subject), tenant)
 
 
 def lease_requests(
@@ -120,8 +129,15 @@ def lease_requests(
 
     `deferred` False leaves out the jobs that were put off by `defer_jobs`.
     """
-    last = DEFERRED if deferred else DEFERRED - 1
-    rows = _lease(conn, "lease_requests", queue, limit, owner, seconds, turns, last)
+    turns = turns or Turns(queue)
+    known = turns.known(conn, DEFERRED if deferred else DEFERRED - 1) if limit > 0 else []
+    if not known:
+        return []
+    started = monotonic()
+    claim, parameters = turns.claim(known, limit, DEFERRED)
+    parameters |= {"owner": owner, "seconds": float(seconds)}
+    rows = fetch_all(conn, "queue", "lease_requests", parameters, claim=claim, leased=sql.statement("queue", "leased"))
+    turns.claimed(rows, monotonic() - started)
     return [
         LeasedRequest(
             Receipt(row.id, row.attempt),
@@ -172,28 +188,6 @@ def move_jobs(conn: Connection[Any], receipts: Sequence[Receipt], queue: str) ->
 def release_orphans(conn: Connection[Any]) -> int:
     """Make the jobs of processes that are gone visible at once; how many."""
     return run(conn, "queue", "release_orphans")
-
-
-def _lease(
-    conn: Connection[Any],
-    name: str,
-    queue: str,
-    limit: int,
-    owner: str,
-    seconds: float,
-    turns: Turns | None,
-    last: int = DEFERRED,
-) -> list[Row]:
-    turns = turns or Turns(queue)
-    known = turns.known(conn, last) if limit > 0 else []
-    if not known:
-        return []
-    started = monotonic()
-    parameters = turns.parameters(known, limit, DEFERRED)
-    parts = {"claim": sql.statement("queue", "claim"), "leased": sql.statement("queue", "leased")}
-    rows = fetch_all(conn, "queue", name, {**parameters, "owner": owner, "seconds": float(seconds)}, **parts)
-    turns.claimed(parameters, rows, monotonic() - started)
-    return rows
 
 
 def _verdicts(conn: Connection[Any], name: str, receipts: Sequence[Receipt], **more: Any) -> list[Verdict]:

@@ -127,6 +127,14 @@ def fetch_binary(
         return list(cursor.execute(sql.statement(topic, name), params, binary=True).fetchall())
 
 
+def fetch_tuples(
+    conn: psycopg.Connection[Any], topic: str, name: str, params: Params, **parts: str
+) -> list[tuple[Any, ...]]:
+    """All rows of a named statement as plain tuples, sent in the binary format: for many rows of numbers."""
+    with timed_query(topic), psycopg.Cursor(conn) as cursor:
+        return cursor.execute(sql.statement(topic, name, **parts), params, binary=True).fetchall()
+
+
 def fetch_one(conn: psycopg.Connection[Any], topic: str, name: str, params: Params = _NONE, **parts: str) -> Row | None:
     """The first row of a named statement, or None."""
     with timed_query(parts.get("table", topic)), _rows(conn) as cursor:

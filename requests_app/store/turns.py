@@ -1,13 +1,15 @@
 """Whose turn it is at a queue: fair leasing by tenant and priority (design 5.3.1; reference queue_settle 2.4, 2.6).
 
 A lease takes so many of each tenant's oldest jobs, so that one tenant's hundred thousand do not stand before another's one. Which
-tenants have jobs is found by a loose scan of the index every half second while there is work; between two scans a process
-remembers them, and for each the smallest id of its last claim: below that lie the jobs it has leased, jobs that are put off, and
-index entries that an old snapshot keeps from being pruned, all of which a claim need not walk over again.
+tenants have jobs is found by a loose scan of the index; a process remembers them, and for each the smallest id of its last claim:
+below that lie the jobs it has leased, jobs that are put off, and index entries that an old snapshot keeps from being pruned, all of
+which a claim need not walk over again. Every half second a scan looks for tenants between those that are known. As often, but for
+at most a tenth of the time, everything is forgotten and looked at anew: jobs below the remembered ids may have become visible.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from time import monotonic
@@ -15,15 +17,18 @@ from typing import Any, Final
 
 from psycopg import Connection
 
+from requests_app import sql
 from requests_app.store.session import fetch_all
 
 SCAN_SECONDS: Final = 0.5
-SCAN_SHARE: Final = 0.1  # of the time may go into scans
-LONGEST_REST_SECONDS: Final = 0.1  # after a slow one: a stall of the machine must not put off the queue
+SCAN_SHARE: Final = 0.1  # of the time may go into looking at everything anew
+LONGEST_REST_SECONDS: Final = 0.1  # of a queue without work: a stall of the machine must not put it off
+LONGEST_MEMORY_SECONDS: Final = 5.0  # of a queue with work: how late a retry may be found when looking takes long
 MOST_PAIRS: Final = 2000
 MOST_TURNS: Final = 128
 NEUTRAL_EVERY: Final = 10  # every so manieth claim looks at no priority, so that no class starves
 _BEFORE_ALL: Final = (-1, -1)
+_BEHIND_ALL: Final = (2**15 - 1, 2**63 - 1)
 
 
 @dataclass(slots=True)
@@ -44,30 +49,42 @@ class Turns:
         self._after = _BEFORE_ALL
         self._first = 0
         self._claims = 0
-        self._due_at = self._soonest = 0.0
+        self._asked: list[Turn] = []  # of the last claim
+        self._limit = 0
+        self._scan_at = self._forget_at = self._soonest = 0.0
+        self._cost = 0.0  # seconds that looking anew has taken: the scan, and the first claim after it
+        self._anew = False  # the next claim is that one
 
     def known(self, conn: Connection[Any], last: int) -> list[Turn]:
         """The turns with priority up to `last`, found anew when that is due, or when there is none."""
         turns = self._up_to(last)
         now = monotonic()
-        if now >= self._due_at or (not turns and now >= self._soonest):
-            self._scan(conn)
+        if now >= self._forget_at or (not turns and now >= self._soonest):
+            self._look_anew(conn)
+            turns = self._up_to(last)
+        elif now >= self._scan_at:
+            self._look_between(conn)
             turns = self._up_to(last)
         return turns
 
-    def parameters(self, turns: list[Turn], limit: int, deferred: int) -> dict[str, Any]:
-        """What the claim takes of these turns: each gets its share of `limit` twice over, because others may have none.
+    def claim(self, turns: list[Turn], limit: int, deferred: int) -> tuple[str, dict[str, Any]]:
+        """What the next claim takes of these turns: the text of that part of the statement, and its parameters.
 
-        Priorities from `deferred` on always come last.
+        Each gets its share of `limit` twice over, because others may have none. Priorities from `deferred` on always come last.
         """
         self._claims += 1
+        self._limit = limit
         neutral = self._claims % NEUTRAL_EVERY == 0
         self._first += MOST_TURNS
         start = self._first % len(turns) if len(turns) > MOST_TURNS else 0
-        chosen = (turns[start:] + turns[:start])[:MOST_TURNS]
+        self._asked = chosen = (turns[start:] + turns[:start])[:MOST_TURNS]
+        if len(chosen) == 1:
+            (one,) = chosen
+            parameters = {"priority": one.priority, "tenant": one.tenant, "low": one.low}
+            return sql.statement("queue", "claim_alone"), {"queue": self.queue, "limit": limit, **parameters}
         ranks = [0 if neutral and turn.priority < deferred else turn.priority for turn in chosen]
         sizes = {rank: ranks.count(rank) for rank in set(ranks)}
-        return {
+        return sql.statement("queue", "claim"), {
             "queue": self.queue,
             "limit": limit,
             "priority": [turn.priority for turn in chosen],
@@ -77,17 +94,22 @@ class Turns:
             "rank": ranks,
         }
 
-    def claimed(self, asked: dict[str, Any], rows: list[Any], seconds: float) -> None:
-        """Learn from a claim that took `seconds`: where each tenant's jobs begin now, and who has none at the moment."""
-        self._soonest = max(self._soonest, monotonic() + _rest(seconds))
-        full = len(rows) == asked["limit"]
-        if not full:
-            self._due_at = self._soonest  # somebody may have work that this claim did not see
-        lowest: dict[tuple[int, int], int] = {}
-        for row in rows:
-            pair = (row.priority, row.tenant_id)
-            lowest[pair] = min(row.id, lowest.get(pair, row.id))
-        idle = set() if full else set(zip(asked["priority"], asked["tenant"], strict=True)) - lowest.keys()
+    def claimed(self, found: Sequence[tuple[Any, ...]], seconds: float) -> None:
+        """Learn from the last claim, which took `seconds`: where each tenant's jobs begin now, and who has none at the moment.
+
+        `found`: what it got, by priority and id; each begins with its priority, tenant and id.
+        """
+        now = monotonic()
+        self._soonest = max(self._soonest, now + min(LONGEST_REST_SECONDS, _rest(seconds)))
+        if self._anew:
+            self._cost, self._anew = self._cost + seconds, False
+            self._forget_at = now + max(SCAN_SECONDS, min(LONGEST_MEMORY_SECONDS, _rest(self._cost)))
+        firsts = found[:1] if len(self._asked) == 1 else reversed(found)
+        lowest: dict[tuple[int, int], int] = {one[:2]: one[2] for one in firsts}
+        idle: set[tuple[int, int]] = set()
+        if len(found) < self._limit:  # somebody may have work that this claim did not see
+            self._forget_at = min(self._forget_at, max(self._soonest, now + _rest(self._cost)))
+            idle = {(turn.priority, turn.tenant) for turn in self._asked} - lowest.keys()
         self._turns = [turn for turn in self._turns if (turn.priority, turn.tenant) not in idle]
         for turn in self._turns:
             turn.low = lowest.get((turn.priority, turn.tenant), turn.low)
@@ -95,16 +117,40 @@ class Turns:
     def _up_to(self, last: int) -> list[Turn]:
         return [turn for turn in self._turns if turn.priority <= last]
 
-    def _scan(self, conn: Connection[Any]) -> None:
+    def _look_anew(self, conn: Connection[Any]) -> None:
+        """Forget everything, and find who has jobs, from where the last look had to stop."""
         started = monotonic()
-        parameters = {"queue": self.queue, "priority": self._after[0], "tenant": self._after[1], "most": MOST_PAIRS}
-        rows = fetch_all(conn, "queue", "find_turns", parameters)
-        self._turns = [Turn(row.priority, row.tenant_id) for row in rows]
-        self._after = (rows[-1].priority, rows[-1].tenant_id) if len(rows) == MOST_PAIRS else _BEFORE_ALL
-        self._soonest = monotonic() + _rest(monotonic() - started)
-        self._due_at = max(self._soonest, started + SCAN_SECONDS)
+        found = self._find(conn, [self._after], [_BEHIND_ALL])
+        self._after = found[-1] if len(found) == MOST_PAIRS else _BEFORE_ALL
+        self._turns = [Turn(*pair) for pair in found]
+        now = monotonic()
+        self._cost, self._anew = now - started, True
+        self._soonest = now + min(LONGEST_REST_SECONDS, _rest(self._cost))
+        self._scan_at = now + SCAN_SECONDS
+        self._forget_at = max(self._soonest, self._scan_at)
+
+    def _look_between(self, conn: Connection[Any]) -> None:
+        """Find who has come to have jobs, without a look at those that are known."""
+        pairs = sorted((turn.priority, turn.tenant) for turn in self._turns)
+        if len(pairs) < MOST_PAIRS:
+            self._turns += [Turn(*pair) for pair in self._find(conn, [_BEFORE_ALL, *pairs], [*pairs, _BEHIND_ALL])]
+        self._scan_at = monotonic() + SCAN_SECONDS
+
+    def _find(
+        self, conn: Connection[Any], above: list[tuple[int, int]], below: list[tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        """The pairs of priority and tenant with jobs, between one of `above` and the one of `below` at its place."""
+        parameters = {
+            "queue": self.queue,
+            "priority": [pair[0] for pair in above],
+            "tenant": [pair[1] for pair in above],
+            "end_priority": [pair[0] for pair in below],
+            "end_tenant": [pair[1] for pair in below],
+            "most": MOST_PAIRS,
+        }
+        return [(row.priority, row.tenant_id) for row in fetch_all(conn, "queue", "find_turns", parameters)]
 
 
 def _rest(seconds: float) -> float:
-    """How long the queue is not scanned after a look at it that took `seconds`."""
-    return min(LONGEST_REST_SECONDS, seconds * (1 / SCAN_SHARE - 1))
+    """How long after a look that took `seconds` the next one may come."""
+    return seconds * (1 / SCAN_SHARE - 1)

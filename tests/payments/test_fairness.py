@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from time import monotonic
 from typing import Any
 
@@ -97,6 +98,46 @@ def test_a_truncated_scan_goes_on_where_it_stopped(
     assert seen == set(range(1, 9))
 
 
+def test_who_comes_to_have_jobs_is_found_although_nothing_known_is_looked_at_again(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between, before and behind the known ones, while looking at everything anew is not due yet."""
+    monkeypatch.setattr(turns_module, "SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(turns_module, "_rest", lambda _: 60.0)
+    monkeypatch.setattr(turns_module, "LONGEST_MEMORY_SECONDS", 60.0)
+    known, seen = Turns(SEND), []
+    for tenant in (20, 40):
+        heap(conn, tenant, 100)
+    seen.append(set(tenants(queue.lease_jobs(conn, SEND, 6, "w", 30, turns=known))))
+    for tenant in (10, 30, 50):
+        heap(conn, tenant, 100)
+    seen.append(set(tenants(queue.lease_jobs(conn, SEND, 6, "w", 30, turns=known))))
+    assert seen == [{20, 40}, {10, 20, 30, 40, 50}]
+
+
+def test_looking_anew_takes_a_tenth_of_the_time(conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes: a busy process goes on with what it knows, and still looks every few seconds."""
+    clock = [100.0]
+    monkeypatch.setattr(turns_module, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(turns_module, "SCAN_SHARE", 0.1)
+    heap(conn, 1, 500)
+    known, looks = Turns(SEND), []
+    find = known._find
+
+    def slow(*asked: Any) -> Any:
+        clock[0] += 0.2 if len(asked[1]) == 1 else 0.0
+        looks.extend([clock[0]] if len(asked[1]) == 1 else [])
+        return find(*asked)
+
+    monkeypatch.setattr(known, "_find", slow)
+    for _ in range(100):
+        (one,) = queue.lease_jobs(conn, SEND, 1, "w", 30, turns=known)
+        queue.nack_jobs(conn, [one.receipt], [0.0])
+        clock[0] += 0.1
+    assert all(2.0 <= round(later - sooner, 3) <= 2.2 for sooner, later in pairwise(looks)), looks
+    assert len(looks) >= 4
+
+
 def test_priority_comes_first_and_every_tenth_claim_is_neutral(conn: psycopg.Connection[Any]) -> None:
     heap(conn, 1, 1000, priority=0)
     heap(conn, 1, 1000, priority=100)
@@ -146,8 +187,11 @@ def test_an_expired_lease_below_the_watermark_is_found_by_the_next_scan(conn: ps
     assert again
 
 
+@pytest.mark.parametrize("turns", [1, 2])
 @pytest.mark.parametrize("name", ["lease_jobs", "lease_requests"])
-def test_statistics_of_an_empty_queue_do_not_make_a_lease_slow(conn: psycopg.Connection[Any], name: str) -> None:
+def test_statistics_of_an_empty_queue_do_not_make_a_lease_slow(
+    conn: psycopg.Connection[Any], name: str, turns: int
+) -> None:
     """After a burst the table is large and analysed as all but empty: the planner then reads every row to find a hundred."""
     heap(conn, 1, 50_000)
     conn.execute("DELETE FROM queue_job")
@@ -155,8 +199,9 @@ def test_statistics_of_an_empty_queue_do_not_make_a_lease_slow(conn: psycopg.Con
     conn.execute("VACUUM ANALYZE queue_job")
     heap(conn, 1, 50_000)
     known = Turns(SEND)
-    text = sql.statement("queue", name, **{part: sql.statement("queue", part) for part in ("claim", "leased")})
-    parameters = {**known.parameters(known.known(conn, DEFERRED), 100, DEFERRED), "owner": "w", "seconds": 30.0}
+    claim, parameters = known.claim(known.known(conn, DEFERRED)[:turns], 100, DEFERRED)
+    text = sql.statement("queue", name, claim=claim, leased=sql.statement("queue", "leased"))
+    parameters |= {"owner": "w", "seconds": 30.0}
     plan = "\n".join(row[0] for row in conn.execute(f"EXPLAIN {text}", parameters))
     assert "Seq Scan on queue_job" not in plan
     assert "Bitmap" not in plan
