@@ -28,7 +28,7 @@ from tests.send.node import CHAIN_ID
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SEEDS = int(os.environ.get("MODEL_SEEDS", "1000"))
-SECONDS = float(os.environ.get("MODEL_SECONDS", "60"))
+SECONDS = float(os.environ.get("MODEL_SECONDS", "170"))
 FIRST = int(os.environ.get("MODEL_FIRST_SEED", "1"))
 LEAST = 30  # seeds that even a machine under heavy load must have done by then
 MUTATED_SEEDS = 12
