@@ -30,6 +30,7 @@ help:
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
 	@echo "make bench-http    requests a second of POST and GET against a plain DRF echo"
+	@echo "make bench-flow    from POST to completed through everything, at 30 and 66 requests a second"
 	@echo "make bench-jobs    the queue against a bare loop and other projects' queues"
 	@echo "make bench-settle  payments a second against signing, one process and two"
 	@echo "make bench-envelopes  the envelope log against COPY, with the bars of the design"
@@ -108,6 +109,11 @@ openapi: install-dev
 .PHONY: bench-http
 bench-http: install-dev
 	@$(BIN)/python -m bench.http
+
+# P6: a whole relayer with its devnet. BENCH="--seconds 60 --rates 30,66,90"; wants the machine for itself.
+.PHONY: bench-flow
+bench-flow: install-dev
+	@$(BIN)/python -m bench.flow $(BENCH)
 
 # BENCH="--seconds 60" for the full length of the eight writers; --json FILE also writes the results there.
 # Other projects' queues live in an environment of their own. SNAPSHOT=60 shortens the ten minutes of an open snapshot.

@@ -1,0 +1,140 @@
+"""P6 (design 4.1): from POST to completed, through everything: `make bench-flow`.
+
+A whole relayer with its devnet (blocks of 0.25 s) in a temporary directory. All three kinds of requests, mixed, at a fixed rate, each
+sent when it is due whatever became of the others; the time of one is that from its POST to the database's `completed_at`. CPU is
+that of the web, the workers and PostgreSQL; the chains, the bots and this client share the machine and are left out of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import psutil
+
+from bench.envelope_scene import Table, percentile
+from bench.ground import leave, publish
+from bench.http import cpu_seconds
+from tests.stack.harness import Stack
+from workers.devnet.traffic import Form, Submission, Traffic
+
+BLOCK_SECONDS: Final = 0.25
+FLOOR_SECONDS: Final = 2 * BLOCK_SECONDS
+MIXED: Final[tuple[Form, ...]] = ("user_decrypt", "public_decrypt", "input_proof")
+SENDERS: Final = 16
+OUTSIDERS: Final = ("anvil", "workers.devnet")  # what is not the relayer's
+TIMES = " UNION ALL ".join(
+    f"SELECT ext_job_id::text, status, extract(epoch FROM completed_at)::float8 FROM {table} WHERE ext_job_id = ANY(%(ids)s::uuid[])"
+    for table in ("user_decrypt_req", "public_decrypt_req", "input_proof_req")
+)
+
+
+class Client:
+    """Posts on a kept connection a thread, as a client's pool does."""
+
+    def __init__(self, url: str, api_key: str) -> None:
+        self._at = urlsplit(url).netloc
+        self._headers = {"content-type": "application/json", "x-api-key": api_key}
+        self._own = threading.local()
+
+    def post(self, submission: Submission, due: float) -> tuple[str, float]:
+        """Wait until it is due, post: job id, and when it was sent (seconds since 1970)."""
+        time.sleep(max(0.0, due - time.monotonic()))
+        if not hasattr(self._own, "connection"):
+            self._own.connection = http.client.HTTPConnection(self._at, timeout=30)
+        sent = time.time()
+        self._own.connection.request("POST", submission.path, json.dumps(submission.body), self._headers)
+        answer = self._own.connection.getresponse()
+        document = json.loads(answer.read())
+        if answer.status != 202:
+            raise SystemExit(f"{answer.status}: {document}")
+        return str(document["result"]["jobId"]), sent
+
+
+def relayer(stack: Stack) -> list[psutil.Process]:
+    """The processes of web, workers and PostgreSQL."""
+    server = int((stack.var / "pg" / "postmaster.pid").read_text().split()[0])
+    found = [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
+    for process in stack.family():
+        with suppress(psutil.Error):
+            line = " ".join(process.cmdline())
+            if not any(word in line for word in OUTSIDERS):
+                found.append(process)
+    return found
+
+
+def flow(stack: Stack, submissions: Sequence[Submission], rate: float) -> tuple[list[float], float, float]:
+    """Seconds from POST to completed of each, completed ones a second, CPU milliseconds a request. Loses nothing, or ends the run."""
+    client = Client(stack.url, stack.api_key)
+    before, began = cpu_seconds(relayer(stack)), time.monotonic() + 0.2
+    with ThreadPoolExecutor(SENDERS) as pool:
+        posted = list(pool.map(client.post, submissions, [began + n / rate for n in range(len(submissions))]))
+    ids = [job for job, _ in posted]
+    ended = {row.status for row in stack.wait_final(ids, 120)}
+    spent = cpu_seconds(relayer(stack)) - before
+    if ended != {"completed"}:
+        raise SystemExit(f"not all completed: {ended}")
+    with stack.database() as conn:
+        done = {job: at for job, _, at in conn.execute(TIMES, {"ids": ids}).fetchall()}
+    took = [done[job] - sent for job, sent in posted]
+    lasted = max(done.values()) - min(sent for _, sent in posted)
+    return took, len(ids) / lasted, spent / len(ids) * 1000
+
+
+def measure(stack: Stack, table: Table, traffic: Traffic, rate: float, seconds: float) -> list[float]:
+    """One rate: prints where the times lie; the times."""
+    count = int(rate * seconds)
+    submissions = traffic.build([MIXED[n % len(MIXED)] for n in range(count)])
+    took, reached, cpu = flow(stack, submissions, rate)
+    name = f"P6 at {rate:g} req/s"
+    for share in (0.5, 0.95, 0.99):
+        goal = (FLOOR_SECONDS + 0.15) * 1000 if share == 0.5 and rate == 30 else None
+        note = f"floor {FLOOR_SECONDS * 1000:.0f} ms: two blocks"
+        table.most(
+            f"{name}, POST to completed, p{share * 100:.0f}", percentile(took, share) * 1000, "ms", goal, note=note
+        )
+    if rate > 30:
+        # The last ones still need their two blocks: what was sent in the time must have been completed in little more.
+        table.least(f"{name}, completed a second", reached, "req/s", 60, note=f"{count} of {count} completed")
+        table.most(f"{name}, CPU a request", cpu, "ms", 8, note="web, workers and PostgreSQL")
+    return took
+
+
+def main() -> None:
+    """Run everything and print the table; exit code 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each rate")
+    parser.add_argument("--rates", default="30,66", help="requests a second, one run each")
+    parser.add_argument("--json", help="also write the results there")
+    options = parser.parse_args()
+    table: Any = Table()
+    var = Path(tempfile.mkdtemp(prefix="relayer-flow-"))
+    try:
+        stack = Stack(var, environment={"DEVNET_BLOCK_SECONDS": str(BLOCK_SECONDS)})
+        traffic = Traffic(stack.deployment, operator=1)
+        try:
+            flow(stack, traffic.build([MIXED[n % 3] for n in range(60)]), 20)  # warm
+            for rate in options.rates.split(","):
+                measure(stack, table, traffic, float(rate), options.seconds)
+        finally:
+            traffic.close()
+            stack.stop()
+    finally:
+        shutil.rmtree(var, ignore_errors=True)
+    publish(table, options.json)
+    leave(table)
+
+
+if __name__ == "__main__":
+    main()
