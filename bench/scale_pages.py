@@ -3,7 +3,7 @@
 Sample ids are read from the database itself. Groups carry the limits of the acceptance: pages 300 ms, searches 100 ms.
 """
 
-# ruff: noqa: S608 - table names of the enum, never input
+
 from __future__ import annotations
 
 import json
