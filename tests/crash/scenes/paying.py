@@ -103,6 +103,10 @@ class Payment(Scene):
         """How many payments are in each state."""
         return dict(self.ground.rows("SELECT state, count(*) FROM payment_intent GROUP BY 1"))
 
+    def jobs(self) -> int:
+        """How many deliveries are still to come. One whose payment was ended by somebody else is dropped by whoever gets it next."""
+        return int(self.ground.value("SELECT count(*) FROM queue_job"))
+
     def over(self) -> bool:
         open_slots = self.ground.value("SELECT count(*) FROM nonce_slot WHERE state NOT IN ('final', 'dead')")
         return self.states() == {"settled": self.payments} and not open_slots
