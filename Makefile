@@ -33,6 +33,7 @@ help:
 	@echo "make bench-flow    from POST to completed through everything, at 30 and 66 requests a second"
 	@echo "make bench-jobs    the queue against a bare loop and other projects' queues"
 	@echo "make bench-settle  payments a second against signing, one process and two"
+	@echo "make bench-webhooks  what the outbox costs an end; deliveries claimed and recorded a second"
 	@echo "make bench-envelopes  the envelope log against COPY, with the bars of the design"
 	@echo "make bench-scale   pages, API and workers' statements at 10 k and 10 M finished requests (15 GB, half an hour the first time)"
 	@echo "make reset         forget the database, the devnet and everything else under var/"
@@ -127,6 +128,10 @@ bench-jobs: install-dev
 .PHONY: bench-settle
 bench-settle: install-dev
 	@$(BIN)/python -m bench.settle $(BENCH)
+
+.PHONY: bench-webhooks
+bench-webhooks: install-dev
+	@$(BIN)/python -m bench.webhooks $(BENCH)
 
 .PHONY: bench-envelopes
 bench-envelopes: install-dev

@@ -20,6 +20,7 @@ from requests_app.config import config
 from requests_app.errors import ConfigurationError
 from workers.slots import OVERTIME_SECONDS
 from workers.sqs_client import queue_address
+from workers.webhooks import LEASE_SECONDS as DELIVERY_LEASE
 
 Apps = Sequence[AppConfig] | None
 
@@ -46,6 +47,8 @@ def _disordered() -> Iterator[CheckMessage]:
          "leases would expire before the watchdog acts"),
         ("E006", "QUEUE_SAFETY_MARGIN", settings.QUEUE_SAFETY_MARGIN, "QUEUE_CAPACITY", settings.QUEUE_CAPACITY,
          "every request would be refused"),
+        ("E012", "twice WEBHOOK_TIMEOUT_SECONDS", 2 * settings.WEBHOOK_TIMEOUT_SECONDS, "the lease of a delivery", DELIVERY_LEASE,
+         "deliveries would be taken up again while their first worker waits for the receiver"),
     )  # fmt: skip
     for number, low_name, low, high_name, high, consequence in pairs:
         if low >= high:

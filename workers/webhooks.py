@@ -31,6 +31,8 @@ log = logging.getLogger("relayer.webhooks")
 
 LEASE_SECONDS: Final = 60.0
 """Longer than a post takes, with a resolver that is slow."""
+LONGEST_END_SECONDS: Final = 5.0
+"""Of a shift's end, for posts that are under way: its successor waits for the slot."""
 SHARE: Final = 4
 """Of the threads, one webhook gets so manieth part."""
 
@@ -54,8 +56,8 @@ class WebhookTurn:
         return self._record(context) + self._take(context)
 
     def close(self) -> None:
-        """Wait for what is under way, as long as a post may take, and record it. What is later comes again after its lease."""
-        until = monotonic() + float(settings.WEBHOOK_TIMEOUT_SECONDS)
+        """Wait for what is under way, about as long as a post may take, and record it. What is later comes again after its lease."""
+        until = monotonic() + min(float(settings.WEBHOOK_TIMEOUT_SECONDS), LONGEST_END_SECONDS)
         self._collect()
         while len(self._unrecorded) < len(self._in_hand) and (left := until - monotonic()) > 0:
             with suppress(Empty):

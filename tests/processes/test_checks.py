@@ -28,6 +28,7 @@ def test_defaults_hold() -> None:
         ("API_AUTH", "maybe", "relayer.E007"),
         ("QUEUED_DEADLINE_SECONDS", 0.0, "relayer.E008"),
         ("QUEUE_URL", "amqp://broker/settle", "relayer.E011"),
+        ("WEBHOOK_TIMEOUT_SECONDS", 30.0, "relayer.E012"),
         ("QUEUE_URL", "sqs://eu-west-1/settle", None),
         ("RELAYER_ROLE", "worker", None),
     ],

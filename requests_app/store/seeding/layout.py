@@ -50,7 +50,14 @@ BIG_TABLES: Final = (
 _SMALL_TABLES: Final = ("queue_job", "review_case", "review_decision", "command", "signer", "finished_figure")
 _PAYMENT_TABLES: Final = ("payment_intent", "intent_transition", "ledger_entry", "ledger_leg", "ledger_balance")
 # Also emptied, never filled: rows that would hang on requests which are gone.
-_ATTACHED: Final = ("kept_share", "reorg_evidence", "figures_up_to", "payment_observation", "recon_finding")
+_ATTACHED: Final = (
+    "kept_share",
+    "reorg_evidence",
+    "figures_up_to",
+    "payment_observation",
+    "recon_finding",
+    "webhook_delivery",
+)
 TABLES: Final = (*BIG_TABLES, *_SMALL_TABLES, *_PAYMENT_TABLES, *_ATTACHED)
 
 _STATE_ORDER: Final = (
