@@ -45,12 +45,13 @@ def payment_ref(intent: str, chain: str, token: str, payer: str, merchant: str, 
     return hashlib.sha256(b"".join(length_prefixed(part.encode()) for part in parts)).digest()
 
 
+_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+
+
 def length_prefixed(data: bytes) -> bytes:
     """The bytes behind their length as an unsigned LEB128 varint."""
-    return varint(len(data)) + data
-
-
-_ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
+    size = len(data)
+    return (_ONE_BYTE[size] if size <= 0x7F else varint(size)) + data
 
 
 def varint(value: int) -> bytes:

@@ -1,6 +1,6 @@
 """Columns of a batch as PostgreSQL arrays, packed at once instead of value by value (reference/envelopes.md 6.7, T13).
 
-psycopg packs a list in a loop of Python calls, and a batch of envelopes has ten columns of a thousand values. Lists of bytes and of
+psycopg packs a list in a loop of Python calls, and a batch of envelopes has ten columns of a thousand values. Lists of bytes, of texts and of
 integers, without NULLs, go the fast way here; every other list goes psycopg's. What is sent is the same to the byte.
 """
 
@@ -19,7 +19,7 @@ _HEAD: Final = struct.Struct(
 ).pack  # dimensions, whether NULLs are there, oid of the values, count, lower bound
 _LENGTH: Final = struct.Struct("!i").pack
 _INTEGERS: Final = {21: (2, "h"), 23: (4, "i"), 20: (8, "q")}  # oid -> bytes, format
-_BYTEA: Final = 17
+_BYTEA, _TEXT = 17, 25
 _SHORTEST: Final = 16
 
 
@@ -31,6 +31,10 @@ class BatchDumper(ListBinaryDumper):
         oid = self.sub_dumper.oid if self.sub_dumper and len(obj) >= _SHORTEST else 0
         if oid == _BYTEA and set(map(type, obj)) == {bytes}:
             return _packed_bytes(_HEAD(1, 0, oid, len(obj), 1), obj)
+        if oid == _TEXT and self.sub_dumper and set(map(type, obj)) == {str}:
+            return _packed_bytes(
+                _HEAD(1, 0, oid, len(obj), 1), [bytes(self.sub_dumper.dump(one) or b"") for one in obj]
+            )
         if oid in _INTEGERS and set(map(type, obj)) == {int}:
             values: list[int] = [_INTEGERS[oid][0]] * (2 * len(obj))
             values[1::2] = obj

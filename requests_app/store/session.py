@@ -6,15 +6,18 @@ the one under Django's default alias. Both run the same statements with server-s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal, TypeVar, cast
 
+import msgspec
 import psycopg
 from django.conf import settings
 from django.db import connections
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import args_row, namedtuple_row
-from psycopg.types.json import JsonbLoader
 
 from requests_app import sql
 from requests_app.metrics import timed_query
@@ -25,6 +28,7 @@ Params = Mapping[str, Any]
 Role = Literal["worker", "maintenance"]
 T = TypeVar("T")
 _NONE: Final[Params] = {}
+_JSONB: Final = psycopg.adapters.types["jsonb"].oid
 
 # Workers' statements go by index, whatever the statistics say: those of a queue that was empty a minute ago make the planner
 # read a hundred thousand rows to find one.
@@ -75,6 +79,7 @@ def connect(role: Role = "worker", *, name: str = "") -> psycopg.Connection[Any]
     }
     conn = psycopg.connect(**{key: value for key, value in parameters.items() if value is not None})
     arrays.install(conn)
+    conn.adapters.register_loader("jsonb", JsonReader)
     return conn
 
 
@@ -106,10 +111,22 @@ def transaction(conn: psycopg.Connection[Any], *, force_rollback: bool = False) 
         raise psycopg.OperationalError("the connection was lost before the commit")
 
 
+class JsonReader(Loader):
+    """jsonb to Python, several times as fast as `json`, and exact for integers of any size as that is."""
+
+    def load(self, data: Buffer) -> Any:
+        """The value; numbers beyond a double are infinite, as `json` has it."""
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.MsgspecError:
+            return json.loads(bytes(data))
+
+
 def _rows(conn: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
     """A cursor of named tuples. Django tells its connection to read jsonb as text (its own fields parse it); we do not."""
     cursor = psycopg.Cursor(conn, row_factory=namedtuple_row)
-    cursor.adapters.register_loader("jsonb", JsonbLoader)
+    if conn.adapters.get_loader(_JSONB, psycopg.pq.Format.TEXT) is not JsonReader:
+        cursor.adapters.register_loader("jsonb", JsonReader)
     return cursor
 
 

@@ -20,7 +20,8 @@ COLUMNS = st.one_of(
     st.lists(st.integers(-(2**15), 2**15 - 1), min_size=1, max_size=60),
     st.lists(st.one_of(st.none(), st.binary(max_size=8)), min_size=1, max_size=60).filter(any),
     st.lists(st.one_of(st.none(), st.integers(0, 2**40)), min_size=1, max_size=60).filter(any),
-    st.lists(st.text(alphabet='ab,{}"', max_size=5), min_size=1, max_size=60),
+    st.lists(st.text(alphabet='abä,{}"', max_size=5), min_size=1, max_size=60),
+    st.lists(st.one_of(st.none(), st.text(alphabet="aß", max_size=3)), min_size=1, max_size=60).filter(any),
     st.lists(st.lists(st.integers(0, 9), min_size=2, max_size=2), min_size=1, max_size=30),
     st.lists(st.booleans(), min_size=1, max_size=60),
 )
@@ -34,10 +35,13 @@ def test_same_bytes(column: list[Any]) -> None:
     assert packed(BatchDumper) == packed(ListBinaryDumper)
 
 
-@pytest.mark.parametrize("values", [[b"x" * 32] * 40, [bytes(n) for n in range(40)], list(range(2**40, 2**40 + 40))])
+@pytest.mark.parametrize(
+    "values",
+    [[b"x" * 32] * 40, [bytes(n) for n in range(40)], list(range(2**40, 2**40 + 40)), ["ä{,}" * n for n in range(40)]],
+)
 def test_through_the_server(conn: psycopg.Connection, values: list[Any]) -> None:
     install(conn)
     with psycopg.Cursor(conn) as cursor:
-        kind = "bytea" if isinstance(values[0], bytes) else "bigint"
+        kind = {bytes: "bytea", int: "bigint", str: "text"}[type(values[0])]
         row = cursor.execute(f"SELECT %(v)b::{kind}[], %(w)s::text[]", {"v": values, "w": ["a", None]}).fetchone()
     assert row == (values, ["a", None])

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from django.db import connections
 
+from requests_app.store import session
 from requests_app.store.session import connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -43,3 +44,14 @@ def test_what_django_keeps_in_the_options_is_no_obstacle(options):
     with connect("worker") as conn:
         assert conn.prepare_threshold == 1
         assert conn.autocommit
+
+
+def test_jsonb_is_read_exactly(transactional_db):
+    """Integers of any size stay what they are, a decimal beyond a double is infinite, as `json` reads them. On Django's connection too."""
+    text = '{"a": [123456789012345678901234567890, -9223372036854775809, 1.5, null, true], "ä": "\\u0001x"}'
+    wanted = {"a": [123456789012345678901234567890, -9223372036854775809, 1.5, None, True], "ä": "\x01x"}
+    with connect("worker") as conn, conn.cursor() as cursor:
+        assert cursor.execute("SELECT %s::jsonb", (text,)).fetchone() == (wanted,)
+        assert cursor.execute("SELECT jsonb_build_array(1e400, 1e400 + 0.5)").fetchone() == ([10**400, float("inf")],)
+    with session._rows(session.web_connection()) as cursor:
+        assert cursor.execute("SELECT %s::jsonb AS v", (text,)).fetchone() == (wanted,)
