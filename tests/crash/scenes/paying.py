@@ -134,5 +134,4 @@ class Paid(Payment):
         "lease_payments_commit", "estimate_payments_rpc", "prepare_settle_commit", "record_payments_commit", "confirm_head_rpc",
         "confirm_blocks_rpc", "settle_payments_commit", "enqueue_payments_commit", "expire_payments_commit", "open_recon_commit",
         "recon_window_rpc", "reconcile_commit", "ack_payments_commit",
-        "nack_payments_commit",
     )  # fmt: skip

@@ -15,7 +15,7 @@ from workers.shift import Turn
 class Early(Payment):
     """The token calls the authorization not valid yet: the payment waits, and is sent once when its window opens."""
 
-    aims: ClassVar[tuple[str, ...]] = ("until_valid_rpc",)
+    aims: ClassVar[tuple[str, ...]] = ("until_valid_rpc", "nack_payments_commit")
     payments: ClassVar[int] = 1
 
     def sign(self, made: dict[str, Any], number: int) -> None:
