@@ -34,7 +34,7 @@ BATCH_LIMIT: Final = 50
 LARGEST_BATCH: Final = 1000
 # Nodes and the proxies before them cap a request body, mostly at a few MB; proofs make a call as large as that alone.
 REQUEST_BYTES: Final = 1_000_000
-SMALLER_BATCH_SECONDS: Final = 600.0
+MOST_PROOFS: Final = 512  # full requests that a smaller size has to pass before twice as many calls are tried again
 BREAKER_FIRST_SECONDS: Final = 0.5
 BREAKER_LONGEST_SECONDS: Final = 15.0
 Call: TypeAlias = tuple[str, Sequence[Any]]
@@ -67,7 +67,7 @@ class RpcEndpoint:
         self._closed_until = 0.0
         self._next_id = 0
         self._batch_size = LARGEST_BATCH
-        self._batch_size_until = 0.0
+        self._proofs, self._proofs_wanted, self._grown = 0, 1, False
         self.name = self._connection.name
 
     @property
@@ -157,23 +157,37 @@ class RpcEndpoint:
         document = self._document(answer)
         answers = matched(document, first, len(calls))
         if answers is None:
-            self._shrink(document, limit)
+            if len(calls) > 1:
+                self._shrink(document, limit)
             # Some nodes answer a whole batch with one error object, or leave elements out: nobody knows which ran.
             return [Missing(f"{self.name}: batch {_shape(document)}", answer_status=answer.status)] * len(calls)
+        self._grow(len(calls))
         return answers
 
     def _request_size(self, limit: int) -> int:
         """Calls a HTTP request: `limit`, or less while the node has shown that it takes fewer."""
-        if self._batch_size < LARGEST_BATCH and self._clock() >= self._batch_size_until:
-            self._batch_size = LARGEST_BATCH
         return min(limit, self._batch_size)
 
     def _shrink(self, document: Any, limit: int) -> None:
-        """A lone error object usually means "batch too large": halve the next requests, for some minutes."""
+        """A lone error object usually means "batch too large": halve the next requests. The next try of more is later each time."""
         size = self._request_size(limit)
         if isinstance(document, dict) and size > 1:
-            self._batch_size = size // 2
-            self._batch_size_until = self._clock() + SMALLER_BATCH_SECONDS
+            self._batch_size, self._proofs, self._grown = size // 2, 0, False
+            self._proofs_wanted = min(MOST_PROOFS, 2 * self._proofs_wanted)
+
+    def _grow(self, calls: int) -> None:
+        """A request as large as is allowed was answered: after some of them allow twice as many calls.
+
+        A node that only stumbled is asked by large requests again at once; one that does take no more costs fewer and fewer tries.
+        """
+        if self._batch_size >= LARGEST_BATCH or calls < self._batch_size:
+            return
+        self._proofs += 1
+        if self._grown:
+            self._proofs_wanted, self._grown = 1, False
+        if self._proofs >= self._proofs_wanted:
+            self._batch_size = min(LARGEST_BATCH, 2 * self._batch_size)
+            self._proofs, self._grown = 0, True
 
     def _post(self, body: bytes, read: bool, calls: int) -> HttpAnswer:
         if not self._budgets[read].take(calls):
