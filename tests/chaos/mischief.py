@@ -20,6 +20,8 @@ DELAY_SECONDS = 3.0  # how long after the relayer was told somebody else may com
 EARLY = 0.5  # of those who are faster, how many come before the relayer is told
 TRIES = 5
 MINTS = 50
+MINED_SECONDS = 20.0
+FINISH_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,21 @@ class Mischief:
         self._thread.start()
 
     def finish(self) -> None:
-        """Do what is still due, without waiting for its time."""
+        """Do what is still due, without waiting for its time; returns when all of it is in blocks. Raises TimeoutError."""
         with self._turn:
             self._ending = True
             self._turn.notify()
-        self._thread.join(120)
+        self._thread.join(FINISH_SECONDS)
+        self._rpc.receipts([one.tx_hash for one in self.done], FINISH_SECONDS)
         self._rpc.close()
 
     def before_authorize(self, order: Order) -> None:
         """The payer has signed and the relayer has not been told: half of the fast are faster than that."""
         if order.fate is Fate.OVERTAKEN and order.chance < EARLY:
-            self._do(order, self._somebody, self._transfer(order))
+            tx_hash = self._do(order, self._somebody, self._transfer(order))
+            until = time.monotonic() + MINED_SECONDS
+            while tx_hash and not self._mined(tx_hash) and time.monotonic() < until:
+                time.sleep(0.1)
 
     def after_authorize(self, order: Order) -> None:
         """The relayer has been told."""
@@ -136,17 +142,24 @@ class Mischief:
                 _, _, order, sender, call = heapq.heappop(self._due)
             self._do(order, sender, call)
 
-    def _do(self, order: Order, sender: Sender, call: Call) -> None:
-        """Into a block, whatever the token says to it: who was faster is judged by the events."""
+    def _do(self, order: Order, sender: Sender, call: Call) -> str | None:
+        """On its way into a block, whatever the token says to it: who was faster is judged by the events."""
         with self._sending:
             for _ in range(TRIES):
                 try:
                     (tx_hash,) = sender.send([call])
-                    self._rpc.receipts([tx_hash])
                 except (OSError, RpcFailure) as error:
                     self.note(f"{order.fate.value} of order {order.number} again: {error}")
                     time.sleep(0.5)
                     continue
                 self.done.append(Deed(order.number, order.fate, time.monotonic() - self._began, tx_hash))
-                return
-            self.note(f"{order.fate.value} of order {order.number} could not be done")
+                return tx_hash
+        self.note(f"{order.fate.value} of order {order.number} could not be done")
+        return None
+
+    def _mined(self, tx_hash: str) -> bool:
+        with self._sending:
+            try:
+                return self._rpc.call("eth_getTransactionReceipt", tx_hash) is not None
+            except (OSError, RpcFailure):
+                return False

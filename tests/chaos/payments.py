@@ -29,6 +29,9 @@ LATEST_SECONDS = 1800.0  # how much longer than planned the posting may take, un
 FUNDS_SECONDS = 60.0
 DRAIN_SECONDS = 900.0
 LOOK_SECONDS = 0.5
+# anvil copies its state for every block: with ten thousand payments in it a busy machine makes fewer than the usual four a second,
+# and those that are due queue up in it, empty, before the one with our transactions.
+BLOCK_SECONDS = "1"
 
 _OPEN = (
     "SELECT p.state, count(*) FROM payment_intent p WHERE p.state IN ('created', 'settling', 'confirming') OR (p.state = 'authorized'"
@@ -43,7 +46,7 @@ def run(plan: Plan, var: Path = VAR) -> Report:
         f" {plan.foreign} foreign nonces"
     )
     proxies = ChainProxies.make(plan.seed)
-    stack = Stack(var, through=proxies)
+    stack = Stack(var, through=proxies, environment={"DEVNET_BLOCK_SECONDS": BLOCK_SECONDS})
     killer = Killer(stack, plan.seed, patience=plan.patience)
     intruder = Intruder(stack, plan.seed, plan.foreign, plan.seconds, killer.note)
     with closed(stack, proxies, killer, intruder) as report:

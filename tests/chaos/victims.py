@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import random
 import signal
@@ -147,7 +148,12 @@ def _one(stack: Stack, statement: str) -> int | None:
 
 
 def _beats(stack: Stack) -> bool:
-    """Whether all four slots and the listener have given a sign of life in the last two seconds."""
+    """Whether the API serves, and all four slots and the listener have given a sign of life in the last two seconds."""
+    try:
+        if stack.api.get("/healthz").status != http.HTTPStatus.OK:
+            return False
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
     beating = _one(
         stack,
         "SELECT count(*) FROM worker_beat WHERE at > clock_timestamp() - interval '2 seconds'"
