@@ -202,13 +202,13 @@ def test_two_workers_share_what_is_due(two_conns: tuple[Connection, Connection])
 @pytest.mark.parametrize(
     ("status", "attempt", "verb"),
     [
-        (200, 12, DeliveryVerb.DELIVER),
+        (200, 16, DeliveryVerb.DELIVER),
         (299, 1, DeliveryVerb.DELIVER),
         (302, 1, DeliveryVerb.POSTPONE),
-        (404, 11, DeliveryVerb.POSTPONE),
-        (500, 12, DeliveryVerb.GIVE_UP),
+        (404, 15, DeliveryVerb.POSTPONE),
+        (500, 16, DeliveryVerb.GIVE_UP),
         (None, 1, DeliveryVerb.POSTPONE),
-        (None, 13, DeliveryVerb.GIVE_UP),
+        (None, 17, DeliveryVerb.GIVE_UP),
         (410, 1, DeliveryVerb.GIVE_UP),
         (100, 1, DeliveryVerb.POSTPONE),
     ],
@@ -218,11 +218,12 @@ def test_what_follows_from_an_attempt(status: int | None, attempt: int, verb: De
     assert verb_of(Attempt(due, status)) is verb
 
 
-def test_delays_double_up_to_six_hours_half_of_them_by_chance() -> None:
+def test_delays_double_up_to_six_hours_half_of_them_by_chance(settings: Settings) -> None:
     for attempt, whole in ((1, 5.0), (2, 10.0), (5, 80.0), (12, 10_240.0), (20, 21_600.0), (2_000, 21_600.0)):
         delays = {retry_delay(attempt) for _ in range(50)}
         assert whole / 2 <= min(delays) < max(delays) <= whole
-    assert sum(5.0 * 2**past for past in range(11)) < 3 * 86_400, "all attempts fit into the expiry"
+    longest = sum(min(21_600.0, 5.0 * 2**past) for past in range(settings.WEBHOOK_ATTEMPTS - 1))
+    assert longest < 86_400 < settings.WEBHOOK_EXPIRY_DAYS * 86_400, "all attempts fit into a day, and into the expiry"
 
 
 def test_a_failing_receiver_is_tried_again_and_given_up(
