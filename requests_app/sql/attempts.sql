@@ -118,19 +118,23 @@ SELECT s.nonce, s.state, s.kind, s.subject_id,
 
 -- name: attempts_to_replace
 -- The newest open attempt of a nonce where more gas money may help: refused as underpriced, or the lowest unmined one and
--- long out. With it the highest fees ever offered at that nonce, because the next offer must beat all of them.
-SELECT DISTINCT ON (t.nonce) t.nonce, t.raw_tx, t.error_class, t.max_fee_per_gas, t.max_priority_fee, s.kind, s.subject_id, t.kind AS purpose,
+-- long out; an older one that was is answered by the newer. With it the highest fees ever offered at that nonce, because the next offer
+-- must beat all of them.
+SELECT t.nonce, t.raw_tx, t.error_class, t.max_fee_per_gas, t.max_priority_fee, s.kind, s.subject_id, t.purpose,
        m.seq AS highest_seq, m.max_fee AS highest_max_fee, m.priority AS highest_priority
-  FROM tx_attempt t
+  FROM (SELECT DISTINCT ON (o.nonce) o.signer_id, o.nonce, o.raw_tx, o.error_class, o.max_fee_per_gas, o.max_priority_fee,
+               o.kind AS purpose, o.first_sent_at
+          FROM tx_attempt o
+         WHERE o.signer_id = %(signer)s AND o.state IN ('prepared', 'unknown', 'accepted') AND o.nonce >= %(from_nonce)s
+         ORDER BY o.nonce, o.seq DESC) t
   JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
  CROSS JOIN LATERAL (
    SELECT max(o.seq) AS seq, max(o.max_fee_per_gas) AS max_fee, max(o.max_priority_fee) AS priority
      FROM tx_attempt o WHERE o.signer_id = t.signer_id AND o.nonce = t.nonce) m
- WHERE t.signer_id = %(signer)s AND t.state IN ('prepared', 'unknown', 'accepted') AND t.nonce >= %(from_nonce)s
-   AND (t.error_class = 'underpriced'
-        OR (t.nonce = %(from_nonce)s
-            AND t.first_sent_at < clock_timestamp() - make_interval(secs => %(stuck_after)s::float8)))
- ORDER BY t.nonce, t.seq DESC
+ WHERE t.error_class = 'underpriced'
+    OR (t.nonce = %(from_nonce)s
+        AND t.first_sent_at < clock_timestamp() - make_interval(secs => %(stuck_after)s::float8))
+ ORDER BY t.nonce
  LIMIT %(limit)s::bigint;
 
 -- name: store_replacements

@@ -175,6 +175,40 @@ def test_the_whole_ladder_of_a_nonce_that_is_passed_over(bench: Bench) -> None:
     assert bench.status(first) == "needs_review"
 
 
+def test_each_offer_has_a_patience_of_its_own(bench: Bench) -> None:
+    """The first one has been out for long; the second, a moment ago."""
+    proofs(bench.conn, 1)
+    replacing(bench.node)
+    bench.run()
+    bench.node.block += 10
+    bench.wait(61)
+    for _ in range(3):
+        bench.node.block += 10
+        bench.wait(6)
+    assert [row[2] for row in bench.offers()] == ["pay", "replace"]
+    bench.wait(61)
+    assert [row[2] for row in bench.offers()] == ["pay", "replace", "replace"]
+
+
+def test_an_offer_that_was_too_low_is_answered_by_the_next_one(bench: Bench) -> None:
+    proofs(bench.conn, 1)
+    replacing(bench.node)
+    refused: list[bytes] = []
+    take = bench.node.on_send
+
+    def once(tx: Tx) -> None:
+        if not refused or refused == [tx.hash]:
+            refused[:] = [tx.hash]
+            raise Fault("transaction underpriced")
+        assert take is not None
+        take(tx)
+
+    bench.node.on_send = once
+    for _ in range(4):
+        bench.run()
+    assert [row[2:] for row in bench.offers()] == [("pay", "prepared"), ("replace", "accepted")]
+
+
 def test_a_chain_without_blocks_is_not_paid_more(bench: Bench) -> None:
     proofs(bench.conn, 1)
     replacing(bench.node)
