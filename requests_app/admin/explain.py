@@ -48,13 +48,13 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
     ),
     ReasonCode.SIGNER_BLOCKED: Reason(
         "Its signer may not send",
-        "The signer was blocked while this holds one of its nonces, and nothing of ours can bring that nonce to the chain: not even an empty transaction is taken at it or below it (refused_bytes), the chain waits at a lower nonce that none of our transactions has (nonce_gap), or a node answered another hash than that of these bytes (hash_mismatch). A nonce that somebody else has used is another reason: foreign_nonce.",
+        "The signer was blocked while this holds one of its nonces, and nothing of ours can bring that nonce to the chain: not even an empty transaction is taken at or below it (refused_bytes), the chain waits at a lower nonce that is not ours (nonce_gap), or a node answered another hash than that of its bytes (hash_mismatch).",
         (
             "the signer's reason and the chain's nonce, in the evidence and on the signer's page",
             "what stands at the lowest nonce: its own case, or nothing of ours",
             "whether the attempt is on chain all the same",
         ),
-        "Mend the signer first: cancel the nonce that is stuck, or fill the one that is missing with the key itself. The stored bytes stay on offer; what is mined after all goes on by itself and closes its case. Then resume the signer.",
+        "Mend the signer first: cancel the nonce that is stuck, or fill the missing one with the key itself; then resume it. What is mined after all goes on by itself and closes its case.",
     ),
     ReasonCode.RECEIPT_VANISHED: Reason(
         "A receipt that we had seen is gone",

@@ -475,6 +475,6 @@ def test_a_duty_turn_runs_by_interval_and_only_under_its_lease(context: Any) -> 
 
 def test_every_duty_is_registered_once() -> None:
     assert sorted(turn.name for turn in duties()) == [
-        "bands", "bands_retire", "books", "confirm", "deadlines", "figures", "jobs", "keys", "payment_jobs", "recon", "reorgs",
+        "bands", "bands_retire", "books", "confirm", "conflicts", "deadlines", "figures", "jobs", "keys", "payment_jobs", "recon", "reorgs",
         "retention", "thresholds", "webhooks",
     ]  # fmt: skip
