@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from uuid import uuid4
 
 import pytest
@@ -13,6 +14,7 @@ from django.test import Client
 from django.urls import reverse
 
 from requests_app import models
+from requests_app.admin.keyset import SEARCH_ROWS
 from requests_app.clients import key_digest
 from requests_app.states import Kind
 from tests.desk.people import Person, offered, parked, person
@@ -71,6 +73,19 @@ def test_every_exact_id_finds_its_case_alone(scene: Scene, ada: Person) -> None:
     assert len(listed(ada.client, f"q=0x{bytes(scene.signers[0].address).hex()}")) == 2
     for term in ("0x" + "00" * 32, "0x" + "00" * 20, "x' OR 1=1", HOSTILE):
         assert listed(ada.client, f"q={term}") == set(), term
+
+
+def test_a_search_that_finds_many_goes_on_behind_a_short_page(scene: Scene, ada: Person) -> None:
+    """By a signer's address: drawing rows is what a search takes, so its pages are shorter; none is left out, none shown twice."""
+    cases = {parked(scene).pk for _ in range(SEARCH_ROWS + 2)}
+    url, seen = f"{QUEUE}?q=0x{bytes(scene.signers[0].address).hex()}", []
+    while url:
+        page = ada.client.get(url).content.decode()
+        seen.append([int(number) for number in re.findall(r">Case (\d+)<", page)])
+        found = re.search(r'href="(\?[^"]*after=[^"]*)" rel="next"', page)
+        url = f"{QUEUE}{unescape(found[1])}" if found else ""
+    assert [len(one) for one in seen] == [SEARCH_ROWS, 2]
+    assert {number for one in seen for number in one} == cases
 
 
 def test_saved_views_mark_the_one_that_is_shown(scene: Scene, ada: Person) -> None:
