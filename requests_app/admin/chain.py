@@ -153,15 +153,14 @@ class SourceAdmin(ExtraPages, RecordAdmin):
         rows, older = older_than(EnvelopeMeta.objects.filter(source_id=source_id), request, "position", _PAGE)
         table = Table(
             "Envelopes",
-            ("Block / log", "Kind", "Reference", "Transaction", "Contract", "Block hash", "Recorded"),
+            ("Block / log", "Kind", "Reference", "Transaction, block hash", "Contract", "Recorded"),
             [
                 (
                     place(e.position),
                     EVENTS.get(e.kind, str(e.kind)),
                     cells.uint256(e.ref),
-                    cells.hex_code(e.tx_hash),
+                    cells.stacked((cells.hex_code(e.tx_hash), cells.hex_code(e.block_hash))),
                     cells.hex_code(e.contract),
-                    cells.hex_code(e.block_hash),
                     cells.short_moment(e.recorded_at),
                 )
                 for e in rows

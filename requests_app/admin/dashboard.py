@@ -261,8 +261,7 @@ def signers(now: Overview) -> Section:
             cells.tokens(row.balance_wei),
             cells.tokens(row.fee_balance),
             cells.tokens(row.fee_allowance),
-            cells.number(row.next_nonce),
-            cells.number(row.nonce_distance),
+            cells.stacked((cells.number(row.next_nonce), f"{cells.number(row.nonce_distance)} ahead")),
             f"{row.open_slots} / {row.max_inflight}",
             row.owner or cells.NOTHING,
         )
@@ -275,11 +274,10 @@ def signers(now: Overview) -> Section:
         "Fee token",
         "Allowance",
         "Next nonce",
-        "Ahead of chain",
         "Open slots",
         "Owner",
     )
-    return Table("Signers", headers, rows, "No signer has been used yet.", frozenset({2, 3, 4, 5, 6, 7}))
+    return Table("Signers", headers, rows, "No signer has been used yet.", frozenset({2, 3, 4, 5, 6}))
 
 
 def listeners(now: Overview) -> Section:

@@ -56,6 +56,10 @@ class DecisionAdmin(RecordAdmin):
         """When."""
         return cells.short_moment(obj.decided_at)
 
+    def page_title(self, obj: ReviewDecision) -> str:
+        """The row number."""
+        return f"Decision {obj.pk}"
+
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """The decision with its command's outcome."""
         command = Command.objects.filter(pk=obj.command_id).first() if obj.command_id else None

@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, Strea
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.html import format_html
 from unfold.decorators import display
 
 from requests_app import assignments
@@ -138,7 +139,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
     @display(description="Case", ordering="id")
     def case(self, obj: ReviewCase) -> Any:
         """The case number; links to the page."""
-        return f"Case {obj.pk}"
+        return format_html('<span class="rl-time">Case {}</span>', obj.pk)
 
     @display(description="Request")
     def of(self, obj: ReviewCase) -> Any:
