@@ -21,6 +21,7 @@ from requests_app.admin.money import money
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
 from requests_app.admin.subject import attempt_table, open_case, slot_table
+from requests_app.admin.webhooks import told_sections
 from requests_app.expiry import expiry_of
 from requests_app.models import (
     DeadLetter,
@@ -261,7 +262,7 @@ class PaymentAdmin(RecordAdmin):
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """Everything known of the payment."""
-        return payment_sections(obj)
+        return [*payment_sections(obj), *told_sections(Kind.PAYMENT, obj.pk)]
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
         """The open review case."""

@@ -20,6 +20,7 @@ from requests_app.admin.base import RecordAdmin
 from requests_app.admin.explain import step
 from requests_app.admin.page import Section
 from requests_app.admin.subject import open_case, request_sections
+from requests_app.admin.webhooks import told_sections
 from requests_app.models import (
     InputProofRequest,
     PublicDecryptRequest,
@@ -132,7 +133,7 @@ class RequestAdmin(RecordAdmin):
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """Everything known of the request."""
-        return request_sections(obj)
+        return [*request_sections(obj), *told_sections(int(obj.kind), obj.pk)]
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
         """The open review case."""

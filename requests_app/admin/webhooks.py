@@ -240,6 +240,25 @@ def client_webhooks(account_id: int) -> Table:
     return Table("Webhooks", ("Webhook", "State", "Goes to"), rows, "It has none.")
 
 
+def told_sections(kind: int, subject_id: int) -> list[Section]:
+    """What clients were told of a request or payment, for its page; nothing when nobody wants to be told."""
+    found = WebhookDelivery.objects.filter(kind=kind, subject_id=subject_id).order_by("-id")[:NEWEST]
+    rows = [
+        (
+            cells.link(f"#{one.pk}", _url("webhookdelivery", one.pk)),
+            cells.link(f"#{one.webhook_id}", _url("webhook", one.webhook_id)),
+            one.event,
+            cells.badge(one.state),
+            one.attempts,
+            outcome(one),
+            cells.short_moment(one.delivered_at),
+        )
+        for one in found
+    ]
+    headers = ("Delivery", "Webhook", "Event", "Status", "Attempts", "Last answer", "Delivered")
+    return [Table("Told by webhook", headers, rows, numeric=frozenset({4}), note="newest first")] if rows else []
+
+
 def _redrive(request: HttpRequest, obj: WebhookDelivery, reason: str) -> bool:
     """Send it again and write down who did, in one transaction; False when there was nothing to do."""
     conn = web_connection()

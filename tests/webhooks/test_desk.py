@@ -122,3 +122,17 @@ def test_deliveries_are_found_by_every_id_and_no_other_term(
     for term in ("nonsense", "wh_0", "pi_0", "msg_", "' OR 1=1 --", "9" * 90):
         assert found(term) == set(), term
     assert found("") == {one.pk, other}
+
+
+def test_a_request_s_page_shows_what_its_clients_were_told(conn: psycopg.Connection[Any], admin_client: Client) -> None:
+    account = insert_account(conn)
+    told, untold = (insert_request(conn, Kind.PUBLIC_DECRYPT, Status.COMPLETED) for _ in range(2))
+    insert_view(conn, account, Kind.PUBLIC_DECRYPT, untold)
+    insert_webhook(conn, account)
+    insert_view(conn, account, Kind.PUBLIC_DECRYPT, told)
+    for row_id, shown in ((told, True), (untold, False)):
+        text = admin_client.get(
+            reverse("admin:requests_app_publicdecryptrequest_change", args=(row_id,))
+        ).content.decode()
+        assert ("Told by webhook" in text) is shown
+        assert ("request.completed" in text) is shown
