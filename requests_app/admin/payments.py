@@ -132,7 +132,7 @@ def postings(legs: Sequence[tuple[str, Decimal | int]], token: str) -> Any:
     if not legs:
         return cells.NOTHING
     return cells.stacked(
-        cells.stacked_pairs([("", cells.code(account, 14)), ("", money(amount, token))]) for account, amount in legs
+        cells.stacked_pairs([("", cells.code(account, 12)), ("", money(amount, token))]) for account, amount in legs
     )
 
 

@@ -115,7 +115,7 @@ def _numbers(*found: QuerySet[Any]) -> list[int]:
 class RequestAdmin(RecordAdmin):
     """What the three kinds have in common."""
 
-    list_display: tuple[str, ...] = ("job", "state", "in_state", "transaction", "reference", "outcome", "created")
+    list_display: tuple[str, ...] = ("job", "state", "in_state", "on_chain", "outcome", "created")
     list_display_links = ("job",)
     list_filter: tuple[Any, ...] = (("status", StateFilter), CreatedFilter)
     search_fields = ("=ext_job_id",)
@@ -161,15 +161,11 @@ class RequestAdmin(RecordAdmin):
         """How long it has been in its state."""
         return cells.age(obj.state_entered_at)
 
-    @display(description="Transaction")
-    def transaction(self, obj: GatewayRequest) -> Any:
-        """The request transaction."""
-        return cells.hex_code(obj.gw_req_tx_hash)
-
-    @display(description="Reference")
-    def reference(self, obj: GatewayRequest) -> Any:
-        """The gateway's id."""
-        return cells.uint256(obj.gw_reference_id)
+    @display(description="On chain")
+    def on_chain(self, obj: GatewayRequest) -> Any:
+        """The request transaction and the gateway's id, as far as there are any."""
+        known = (cells.hex_code(obj.gw_req_tx_hash), cells.uint256(obj.gw_reference_id))
+        return cells.stacked(one for one in known if one != cells.NOTHING) or cells.NOTHING
 
     @display(description="Reason")
     def outcome(self, obj: GatewayRequest) -> Any:
@@ -186,7 +182,7 @@ class RequestAdmin(RecordAdmin):
 class UserDecryptAdmin(RequestAdmin):
     """User decryptions."""
 
-    list_display = ("job", "state", "in_state", "asked_as", "transaction", "reference", "outcome", "created")
+    list_display = ("job", "state", "in_state", "asked_as", "on_chain", "outcome", "created")
     list_filter = (("status", StateFilter), "req_type", CreatedFilter)
 
     @display(description="Form")
@@ -204,7 +200,7 @@ class PublicDecryptAdmin(RequestAdmin):
 class InputProofAdmin(RequestAdmin):
     """Input proofs."""
 
-    list_display = ("job", "state", "in_state", "verdict", "transaction", "reference", "outcome", "created")
+    list_display = ("job", "state", "in_state", "verdict", "on_chain", "outcome", "created")
     list_filter = (("status", StateFilter), "accepted", CreatedFilter)
 
     @display(description="Verdict")
