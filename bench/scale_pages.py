@@ -3,7 +3,6 @@
 Sample ids are read from the database itself. Groups carry the limits of the acceptance: pages 300 ms, searches 100 ms.
 """
 
-
 from __future__ import annotations
 
 import json
