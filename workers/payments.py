@@ -155,7 +155,7 @@ class LaneSender:
         refusal = refusal_of(revert)
         why = f"simulation: {refusal} ({revert.text})"
         if refusal in (Refusal.USED, Refusal.EXPIRED):
-            return self._over(item.case.intent, refusal, why)
+            return self._over(item, refusal, why)
         if refusal in FOR_GOOD:
             # A node behind the others refuses too: a no must be heard twice.
             second = None if item.attempt > 1 else SECOND_LOOK_SECONDS
@@ -169,12 +169,14 @@ class LaneSender:
             )
         return Examined(Verdict.LATER, why)
 
-    def _over(self, intent: Intent, refusal: Refusal, why: str) -> Examined:
+    def _over(self, item: Item, refusal: Refusal, why: str) -> Examined:
         """The chain calls the authorization used, or its window over: who used it, or is it proven that nobody can any more?"""
-        gateway, fresh = self._context.clients.gateway, intent.state is IntentState.AUTHORIZED
+        intent, gateway = item.case.intent, self._context.clients.gateway
+        fresh = intent.state is IntentState.AUTHORIZED
         tag = "latest" if fresh or refusal is Refusal.USED else FINALIZED
         crash_point("before_over_rpc")
         (used,) = gateway.authorization_states([key_of(intent)], tag)
+        (sure,) = gateway.authorization_states([key_of(intent)], FINALIZED)
         crash_point("after_over_rpc")
         if not isinstance(used, Ok):
             self.silent = True
@@ -191,7 +193,12 @@ class LaneSender:
             self.silent = True
             return Examined(Verdict.UNANSWERED, f"{why}: {error}")
         if spent is None:
-            return Examined(Verdict.EXECUTED, f"{why}: no transaction shows it")
+            # The log of a node behind the others does not show it yet: what is final must be missing twice.
+            missing = isinstance(sure, Ok) and sure.value and item.attempt > 1
+            seconds = None if missing else SECOND_LOOK_SECONDS
+            return Examined(
+                Verdict.EXECUTED if missing else Verdict.LATER, f"{why}: no transaction shows it", seconds=seconds
+            )
         if spent.canceled:
             return (
                 Examined(Verdict.CANCELED) if final else Examined(Verdict.UNANSWERED, f"{why}: canceled, not final yet")

@@ -108,15 +108,37 @@ def test_the_executor_of_an_authorization_is_found_before_anything_is_signed(
     assert not node.raws
 
 
-def test_an_executor_that_nobody_shows_is_a_case(shop: Shop, node: Node, token: Token, worker: Start) -> None:
+def test_an_executor_that_nobody_shows_is_a_case_once_it_must_be_shown(
+    shop: Shop, node: Node, token: Token, worker: Start
+) -> None:
+    """Found by `make chaos-payments`: the log of a node three blocks behind did not show an execution yet, and a person was called."""
     (payment,) = shop.pay()
     token.use(payment.ref, b"\x77" * 32)
     token.quiet = True
     node.on_estimate = refusing(SELECTORS[Refusal.USED])
-    assert outcomes(worker().work()) == ["needs_review"]
+    process = worker()
+    for _ in range(2):  # the use is not final: no log has to show it
+        assert outcomes(process.work()) == ["retry"]
+        shop.visible()
+    node.finalize()
+    assert outcomes(process.work()) == ["needs_review"]
     assert shop.states(payment) == ["needs_review"]
     assert shop.reason(payment) == "outcome_unknown"
     assert shop.entries(payment) == ["hold"]
+
+
+def test_a_log_that_was_behind_is_asked_again(shop: Shop, node: Node, token: Token, worker: Start) -> None:
+    (payment,) = shop.pay()
+    token.use(payment.ref, b"\x77" * 32)
+    token.quiet = True
+    node.finalize()
+    node.on_estimate = refusing(SELECTORS[Refusal.USED])
+    process = worker()
+    assert outcomes(process.work()) == ["retry"]
+    token.quiet = False
+    shop.visible()
+    assert outcomes(process.work()) == ["sent"]
+    assert shop.states(payment) == ["confirming"]
 
 
 def test_an_authorization_canceled_on_chain_ends_the_payment_once_final(
