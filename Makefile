@@ -5,6 +5,8 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 DEMO ?=
 TESTS ?= tests
+# Test runners side by side (tests/runners.py says who runs what); 0: one, in this very process.
+RUNNERS ?= 2
 # The order of the tests is shuffled by this number; SEED=last, or any other, gives another order.
 SEED ?= 1777530280
 
@@ -56,7 +58,7 @@ up: install
 
 .PHONY: test
 test: install-dev
-	@$(BIN)/python -m pytest $(TESTS) -m "not full and not browser" --randomly-seed=$(SEED)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest $(TESTS) -m "not full and not browser" --randomly-seed=$(SEED) -n $(RUNNERS)
 
 .PHONY: test-full
 test-full: install-dev

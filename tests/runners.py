@@ -5,12 +5,15 @@ from __future__ import annotations
 from xdist.scheduler import LoadScopeScheduling
 
 # Their tests run whole systems, kill processes or take times: one of them at a time.
-SYSTEMS = {"stack", "wire", "sdk", "chaos", "faults", "processes", "devnet", "browser", "crash", "fuzz", "bugs"}
+SYSTEMS = {"stack", "wire", "sdk", "faults", "processes", "browser", "fuzz", "bugs"}
+# Whole systems that bear company.
+SOCIABLE = {"chaos", "crash", "devnet"}
 
 
 class SystemsApart(LoadScopeScheduling):
-    """One runner has everything that runs a whole system, the others have the rest, file by file."""
+    """One runner has what runs whole systems, the others have the rest, file by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "system" if file.split("/")[1] in SYSTEMS else file
+        folder = file.split("/")[1]
+        return "system" if folder in SYSTEMS else folder if folder in SOCIABLE else file

@@ -9,9 +9,8 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("RELAYER_VAR", str(Path(__file__).resolve().parent.parent / "var" / "test"))
-# Of two test runners side by side each has a server of its own: some tests stop theirs.
-_runner = os.environ.get("PYTEST_XDIST_WORKER", "")
-if not os.environ["RELAYER_VAR"].endswith(_runner):
+# Of two test runners side by side each has a server of its own: some tests stop theirs. What they start is told once.
+if _runner := os.environ.pop("PYTEST_XDIST_WORKER", ""):
     os.environ["RELAYER_VAR"] += f"-{_runner}"
 # The tests' server need not survive a power cut.
 os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=off")

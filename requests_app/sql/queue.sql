@@ -77,24 +77,24 @@ SELECT priority, tenant_id, id, attempt, kind, subject_id, job_key FROM l ORDER 
 
 -- name: lease_requests
 -- The same lease, with the state of the rows behind the jobs read again in the same statement. A request is effective
--- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1).
+-- while one of its clients, who has not withdrawn, is not disabled (design 5.5.1). Every LIMIT 1 is load-bearing: without it the
+-- planner, who does not know how few are leased, may read whole tables to join or hash them.
 WITH {claim}, {leased}
-SELECT l.priority, l.tenant_id, l.id, l.attempt, l.kind, l.subject_id,
-       coalesce(u.status, p.status, i.status) AS status,
-       coalesce(u.ext_job_id, p.ext_job_id, i.ext_job_id) AS ext_job_id,
-       u.req_type, b.body,
-       coalesce(u.deadline_at, p.deadline_at, i.deadline_at) <= clock_timestamp() AS overdue,
-       NOT EXISTS (SELECT 1 FROM request_client v WHERE v.kind = l.kind AND v.request_id = l.subject_id)
-         OR EXISTS (SELECT 1 FROM request_client v JOIN client_account a ON a.id = v.client_id
-                     WHERE v.kind = l.kind AND v.request_id = l.subject_id
-                       AND v.canceled_at IS NULL AND a.status = 'active') AS effective,
-       EXISTS (SELECT 1 FROM nonce_slot n
-                WHERE n.kind = l.kind AND n.subject_id = l.subject_id AND n.state <> 'dead') AS has_slot
+SELECT l.priority, l.tenant_id, l.id, l.attempt, l.kind, l.subject_id, r.status, r.ext_job_id, r.req_type, b.body,
+       r.deadline_at <= clock_timestamp() AS overdue,
+       coalesce((SELECT bool_or(v.canceled_at IS NULL AND (SELECT a.status = 'active' FROM client_account a WHERE a.id = v.client_id))
+                   FROM request_client v WHERE v.kind = l.kind AND v.request_id = l.subject_id), true) AS effective,
+       (SELECT 1 FROM nonce_slot n WHERE n.kind = l.kind AND n.subject_id = l.subject_id AND n.state <> 'dead' LIMIT 1)
+         IS NOT NULL AS has_slot
   FROM l
-  LEFT JOIN user_decrypt_req u ON l.kind = 1 AND u.id = l.subject_id
-  LEFT JOIN public_decrypt_req p ON l.kind = 2 AND p.id = l.subject_id
-  LEFT JOIN input_proof_req i ON l.kind = 3 AND i.id = l.subject_id
-  LEFT JOIN request_payload b ON b.kind = l.kind AND b.request_id = l.subject_id
+  LEFT JOIN LATERAL (
+    (SELECT u.status, u.ext_job_id, u.deadline_at, u.req_type FROM user_decrypt_req u WHERE l.kind = 1 AND u.id = l.subject_id LIMIT 1)
+    UNION ALL
+    (SELECT p.status, p.ext_job_id, p.deadline_at, NULL FROM public_decrypt_req p WHERE l.kind = 2 AND p.id = l.subject_id LIMIT 1)
+    UNION ALL
+    (SELECT i.status, i.ext_job_id, i.deadline_at, NULL FROM input_proof_req i WHERE l.kind = 3 AND i.id = l.subject_id LIMIT 1)) r ON true
+  LEFT JOIN LATERAL (
+    SELECT q.body FROM request_payload q WHERE q.kind = l.kind AND q.request_id = l.subject_id LIMIT 1) b ON true
  ORDER BY l.priority, l.id;
 
 -- name: missed

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(500)]
 REQUESTS_A_SECOND = 10
 USER_FORMS: list[Form] = ["user_decrypt", "delegated", "unified"]
 LEASE = "UPDATE queue_job AS j"
-LOOK = "SELECT priority, tenant_id FROM queue_job"  # for whose jobs there are; none are leased where there are none
+LOOK = "SELECT j.priority, j.tenant_id FROM queue_job"  # for whose jobs there are; none are leased where there are none
 
 
 @pytest.mark.parametrize("seconds", [70, pytest.param(300, marks=pytest.mark.full)])

@@ -102,7 +102,7 @@ class Bank:
     def as_somebody(self, *calls: Call) -> list[str]:
         """By an operator of the devnet, mined; the hashes."""
         with self.deployment.gateway_rpc() as rpc:
-            hashes = Sender(rpc, self.deployment.operators[1], self.chain_id).send(calls)
+            hashes = Sender(rpc, self.deployment.operators[3], self.chain_id).send(calls)
             rpc.receipts(hashes)
             return hashes
 
