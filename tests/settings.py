@@ -18,4 +18,4 @@ os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=of
 # Servers under test are asked for little: they need not draw the desk before they answer.
 os.environ.setdefault("RELAYER_WARM_UP", "0")
 
-from relayer_site.settings import *  # noqa: E402, F403
+from relayer_site.settings import *  # noqa: F403
