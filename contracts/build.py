@@ -9,6 +9,7 @@ relayer reads in `workers/chain/abi`. `--check` writes nothing and fails when th
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -124,12 +125,19 @@ def outputs() -> dict[Path, str]:
     missing = [name for name in CONTRACTS if name not in compiled]
     if missing:
         raise BuildError(f"no contract named {', '.join(missing)}")
-    files = {ARTIFACTS / "compiler.json": _text({"solc": version, "settings": SETTINGS})}
-    for name in CONTRACTS:
-        files[ARTIFACTS / f"{name}.json"] = _text(artifact(name, compiled[name]))
-    for name in RELAYER_CONTRACTS:
-        files[RELAYER_ABI / f"{name}.json"] = _text(compiled[name]["abi"])
+    files = {ARTIFACTS / f"{name}.json": _text(artifact(name, compiled[name])) for name in CONTRACTS}
+    files |= {RELAYER_ABI / f"{name}.json": _text(compiled[name]["abi"]) for name in RELAYER_CONTRACTS}
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(SOURCES.rglob("*.sol"))}
+    record = {"solc": version, "settings": SETTINGS, "sources": fingerprints(sources), "files": fingerprints(files)}
+    files[ARTIFACTS / "compiler.json"] = _text(record)
     return files
+
+
+def fingerprints(texts: dict[Path, str]) -> dict[str, str]:
+    """Path in the project -> SHA-256: what was compiled, and what it became, can be compared without a compiler."""
+    return {
+        path.relative_to(PROJECT).as_posix(): hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()
+    }
 
 
 def _text(value: Any) -> str:

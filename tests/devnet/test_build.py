@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +22,18 @@ def build() -> ModuleType:
     return module
 
 
+def test_nothing_was_changed_since_it_was_compiled(build: ModuleType) -> None:
+    """Neither a source nor an artifact nor the settings."""
+    record = json.loads((build.ARTIFACTS / "compiler.json").read_text())
+    assert record["settings"] == build.SETTINGS
+    sources = {path: path.read_text(encoding="utf-8") for path in build.SOURCES.rglob("*.sol")}
+    assert record["sources"] == build.fingerprints(sources)
+    written = [*build.ARTIFACTS.glob("*.json"), *build.RELAYER_ABI.glob("*.json")]
+    files = {path: path.read_text() for path in written if path.name != "compiler.json"}
+    assert record["files"] == build.fingerprints(files)
+
+
+@pytest.mark.full
 def test_recompiling_gives_the_committed_files(build: ModuleType) -> None:
     different = [path.name for path, text in build.outputs().items() if path.read_text() != text]
     assert different == []
