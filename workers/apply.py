@@ -61,6 +61,7 @@ class Applier:
 
         A long backlog is taken in pieces of CATCH_UP_SECONDS, so that the loop comes round and the lease lives.
         """
+        self.behind = True  # also when the database goes away under it
         standing = consumers.read_consumer(conn, self._source)
         position = self._position = standing.position
         upto = last_position(standing.sealed)
