@@ -112,6 +112,7 @@ class _Play:
                 return
             self._end_rivals()
             self._ground.hurry_commands()
+            self._ground.hurry_jobs()
             self._scene.weather()
             if not stopping and self._scene.over():
                 if self._rivals:
