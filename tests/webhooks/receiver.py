@@ -49,7 +49,11 @@ class Receiver:
         return [one.headers["webhook-id"] for one in self.received]
 
     def take(self, handler: BaseHTTPRequestHandler) -> None:
-        body = handler.rfile.read(int(handler.headers["content-length"]))
+        length = int(handler.headers["content-length"])
+        body = handler.rfile.read(length)
+        if len(body) < length:  # whoever posted has died in the middle: nothing arrived
+            handler.close_connection = True
+            return
         headers = {name.lower(): value for name, value in handler.headers.items()}
         with self._lock:
             self.received.append(Received(handler.path, headers, body))
