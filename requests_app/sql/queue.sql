@@ -29,7 +29,8 @@ SELECT priority, tenant_id FROM t WHERE (priority, tenant_id) NOT IN (SELECT pri
 -- name: claim
 -- The part that all leases share, not a statement of its own: so many of each tenant's oldest visible jobs, in turn, by rank.
 -- MATERIALIZED is load-bearing: an inlined sub-query can be run once per outer row and claim more than the limit (B17). So is the
--- comparison of rows: for `id >= low` alone the planner takes the primary key while its statistics are those of an empty queue.
+-- comparison of rows: for `id >= low` alone the planner takes the primary key while its statistics are those of an empty queue. And so
+-- is `<=`: with `tenant_id =` the scan of the index would begin at the tenant's first entry, not at `low`.
 w AS MATERIALIZED (
   SELECT * FROM unnest(%(priority)b::smallint[], %(tenant)b::bigint[], %(low)b::bigint[], %(take)b::bigint[], %(rank)b::smallint[])
            WITH ORDINALITY AS t(priority, tenant_id, low, take, rank, turn)),
@@ -38,8 +39,8 @@ c AS MATERIALIZED (
     FROM w CROSS JOIN LATERAL (
       SELECT l.id, row_number() OVER () AS nth
         FROM (SELECT j.id FROM queue_job j
-               WHERE j.queue = %(queue)s AND j.priority = w.priority AND j.tenant_id = w.tenant_id
-                 AND (j.tenant_id, j.id) >= (w.tenant_id, w.low) AND j.visible_at <= clock_timestamp()
+               WHERE j.queue = %(queue)s AND j.priority = w.priority
+                 AND (j.tenant_id, j.id) >= (w.tenant_id, w.low) AND j.tenant_id <= w.tenant_id AND j.visible_at <= clock_timestamp()
                ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT w.take FOR UPDATE SKIP LOCKED) l) q
    ORDER BY w.rank, q.nth, w.turn LIMIT %(limit)s::bigint);
 
@@ -47,8 +48,8 @@ c AS MATERIALIZED (
 -- In its place, when it is one tenant's turn: the same without a choice between tenants.
 c AS MATERIALIZED (
   SELECT j.id FROM queue_job j
-   WHERE j.queue = %(queue)s AND j.priority = %(priority)b::smallint AND j.tenant_id = %(tenant)b::bigint
-     AND (j.tenant_id, j.id) >= (%(tenant)b::bigint, %(low)b::bigint) AND j.visible_at <= clock_timestamp()
+   WHERE j.queue = %(queue)s AND j.priority = %(priority)b::smallint
+     AND (j.tenant_id, j.id) >= (%(tenant)b::bigint, %(low)b::bigint) AND j.tenant_id <= %(tenant)b::bigint AND j.visible_at <= clock_timestamp()
    ORDER BY j.queue, j.priority, j.tenant_id, j.id LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED);
 
 -- name: claim_keys
