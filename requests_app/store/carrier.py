@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from time import monotonic
 from typing import Any, NamedTuple
 
 from psycopg import Connection
 
 from requests_app import sql
 from requests_app.store.queue import DEFERRED, Delivery, Receipt, delivery_of
-from requests_app.store.session import fetch_all, fetch_tuples, run
+from requests_app.store.session import Row, fetch_all, fetch_tuples, run
 from requests_app.store.turns import Turns
 
 
@@ -23,13 +22,11 @@ class Due(NamedTuple):
 
 def claim_due(conn: Connection[Any], turns: Turns, limit: int, seconds: float) -> list[Due]:
     """At most `limit` visible jobs of the queue of `turns`, hidden for `seconds`: publish their keys, then `keep_published`."""
-    known = turns.known(conn, DEFERRED)
-    if not known:
-        return []
-    started = monotonic()
-    claim, parameters = turns.claim(known, limit, DEFERRED)
-    rows = fetch_all(conn, "carrier", "claim_due", {**parameters, "seconds": float(seconds)}, claim=claim)
-    turns.claimed(rows, monotonic() - started)
+
+    def fetch(claim: str, parameters: dict[str, Any]) -> list[Row]:
+        return fetch_all(conn, "carrier", "claim_due", {**parameters, "seconds": float(seconds)}, claim=claim)
+
+    rows = turns.take(conn, limit, DEFERRED, DEFERRED, fetch)
     return [Due(Receipt(row.id, row.attempt), row.job_key) for row in rows]
 
 

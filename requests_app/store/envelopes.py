@@ -30,28 +30,18 @@ class Gap(RelayerError):
         self.sealed = sealed
 
 
-class Recordable(Protocol):
+class Recordable(conflicts.Placed, Protocol):
     """What the log stores of an event; the chain layer's Envelope has these.
 
     `digest` is sha256(block_hash || tx_hash || payload): what makes two events the same.
     """
 
     @property
-    def position(self) -> int: ...
-    @property
     def kind(self) -> int: ...
-    @property
-    def ref(self) -> bytes | None: ...
     @property
     def contract(self) -> bytes: ...
     @property
     def block_hash(self) -> bytes: ...
-    @property
-    def tx_hash(self) -> bytes: ...
-    @property
-    def payload(self) -> bytes: ...
-    @property
-    def digest(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)

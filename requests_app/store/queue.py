@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from time import monotonic
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -17,7 +16,7 @@ from psycopg import Connection
 
 from requests_app import sql
 from requests_app.states import Kind, ReqType, Status
-from requests_app.store.session import fetch_all, fetch_tuples, run
+from requests_app.store.session import Row, fetch_all, fetch_tuples, run
 from requests_app.store.turns import Turns
 
 READY: Final = "ready"  # decrypts that wait for host ACL and gateway readiness
@@ -98,15 +97,12 @@ def lease_jobs(
 
     By priority, then in turn by tenant, each tenant's oldest first. A loop keeps its `turns` from lease to lease.
     """
-    turns = turns or Turns(queue)
-    known = turns.known(conn, DEFERRED) if limit > 0 else []
-    if not known:
-        return []
-    started = monotonic()
-    claim, parameters = turns.claim(known, limit, DEFERRED)
-    parameters |= {"owner": owner, "seconds": float(seconds)}
-    rows = fetch_tuples(conn, "queue", "lease_jobs", parameters, claim=claim, leased=sql.statement("queue", "leased"))
-    turns.claimed(rows, monotonic() - started)
+
+    def fetch(claim: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
+        lease = {**parameters, "owner": owner, "seconds": float(seconds)}
+        return fetch_tuples(conn, "queue", "lease_jobs", lease, claim=claim, leased=sql.statement("queue", "leased"))
+
+    rows = (turns or Turns(queue)).take(conn, limit, DEFERRED, DEFERRED, fetch)
     return [delivery_of(*row) for row in rows]
 
 
@@ -129,15 +125,12 @@ def lease_requests(
 
     `deferred` False leaves out the jobs that were put off by `defer_jobs`.
     """
-    turns = turns or Turns(queue)
-    known = turns.known(conn, DEFERRED if deferred else DEFERRED - 1) if limit > 0 else []
-    if not known:
-        return []
-    started = monotonic()
-    claim, parameters = turns.claim(known, limit, DEFERRED)
-    parameters |= {"owner": owner, "seconds": float(seconds)}
-    rows = fetch_all(conn, "queue", "lease_requests", parameters, claim=claim, leased=sql.statement("queue", "leased"))
-    turns.claimed(rows, monotonic() - started)
+
+    def fetch(claim: str, parameters: dict[str, Any]) -> list[Row]:
+        lease = {**parameters, "owner": owner, "seconds": float(seconds)}
+        return fetch_all(conn, "queue", "lease_requests", lease, claim=claim, leased=sql.statement("queue", "leased"))
+
+    rows = (turns or Turns(queue)).take(conn, limit, DEFERRED if deferred else DEFERRED - 1, DEFERRED, fetch)
     return [
         LeasedRequest(
             Receipt(row.id, row.attempt),

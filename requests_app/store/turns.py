@@ -9,11 +9,11 @@ at most a tenth of the time, everything is forgotten and looked at anew: jobs be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from psycopg import Connection
 
@@ -27,6 +27,7 @@ LONGEST_MEMORY_SECONDS: Final = 5.0  # of a queue with work: how late a retry ma
 MOST_PAIRS: Final = 2000
 MOST_TURNS: Final = 128
 NEUTRAL_EVERY: Final = 10  # every so manieth claim looks at no priority, so that no class starves
+R = TypeVar("R", bound=tuple[Any, ...])
 _BEFORE_ALL: Final = (-1, -1)
 _BEHIND_ALL: Final = (2**15 - 1, 2**63 - 1)
 
@@ -66,6 +67,26 @@ class Turns:
             self._look_between(conn)
             turns = self._up_to(last)
         return turns
+
+    def take(
+        self,
+        conn: Connection[Any],
+        limit: int,
+        last: int,
+        deferred: int,
+        fetch: Callable[[str, dict[str, Any]], list[R]],
+    ) -> list[R]:
+        """What `fetch` gets for the next claim of priorities up to `last`: called with the statement's part and its parameters.
+
+        Its rows begin with priority, tenant and id, in the order of priority and id.
+        """
+        known = self.known(conn, last) if limit > 0 else []
+        if not known:
+            return []
+        started = monotonic()
+        rows = fetch(*self.claim(known, limit, deferred))
+        self.claimed(rows, monotonic() - started)
+        return rows
 
     def claim(self, turns: list[Turn], limit: int, deferred: int) -> tuple[str, dict[str, Any]]:
         """What the next claim takes of these turns: the text of that part of the statement, and its parameters.
