@@ -15,6 +15,7 @@ import psutil
 import psycopg
 
 from relayer_site.embedded import EmbeddedPostgres
+from tests.processes.children import command_line
 from tests.stack.harness import Stack, poll
 
 # The chains are the world, not the relayer; relayer_up and supervisord are what a machine's init would be.
@@ -33,10 +34,7 @@ NAMES = {
 
 def kind_of(process: psutil.Process) -> str | None:
     """What the process is in the stack, None for what is spared."""
-    try:
-        line = " ".join(process.cmdline())
-    except psutil.Error:
-        return None
+    line = command_line(process)
     if any(word in line for word in SPARED):
         return None
     return next((name for words, name in NAMES.items() if words in line), None)

@@ -65,6 +65,14 @@ def wait_gone(pids: list[int], timeout: float) -> None:
     wait_until(lambda: not [pid for pid in pids if is_running(pid)], timeout, f"end of {pids}")
 
 
+def command_line(process: psutil.Process) -> str:
+    """What the process was started with; empty for one that has ended, a zombie too: a family always has members that are just ending."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     try:

@@ -13,7 +13,7 @@ import pytest
 
 from relayer_site import embedded
 from relayer_site.embedded import DATABASE, EmbeddedPostgres
-from tests.processes.children import Child, is_running
+from tests.processes.children import Child, command_line, is_running
 from tests.waiting import wait_until
 
 
@@ -45,7 +45,7 @@ def use(var: Path) -> Iterator[Callable[[], Child]]:
 
 def _hang(server: psutil.Process) -> None:
     """Whatever stops it now waits for a checkpoint that does not come."""
-    (checkpointer,) = (one for one in server.children() if "checkpointer" in " ".join(one.cmdline()))
+    (checkpointer,) = (one for one in server.children() if "checkpointer" in command_line(one))
     checkpointer.suspend()
 
 

@@ -23,6 +23,7 @@ from psycopg.rows import namedtuple_row
 from relayer_site.embedded import EmbeddedPostgres
 from tests.faults.proxy import FaultProxy
 from tests.faults.rules import Rule
+from tests.processes.children import command_line
 from tests.waiting import wait_until
 from workers.devnet.demo import Api
 from workers.devnet.deployment import Deployment, wait_for_deployment
@@ -228,10 +229,7 @@ class Stack:
         """Processes of the stack whose command line holds all the words, parents first."""
         found = []
         for process in self.family():
-            try:
-                line = " ".join(process.cmdline())
-            except psutil.Error:
-                continue
+            line = command_line(process)
             if all(word in line for word in words) and "workers.lifeline" not in line:
                 found.append(process)
         return found

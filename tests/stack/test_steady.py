@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.processes.children import command_line
 from tests.stack.harness import ROOT, Stack, kill, poll
 from tests.stack.statements import logged_statements
 from tests.waiting import wait_until
@@ -142,10 +143,7 @@ def test_two_clusters_and_two_listeners_and_the_second_takes_over_within_3_s(sta
 
 
 def _is_worker(process: psutil.Process) -> bool:
-    try:
-        line = " ".join(process.cmdline())
-    except psutil.Error:
-        return False
+    line = command_line(process)
     return any(word in line for word in ("relayer_watchdog", "relayer_cluster", "relayer_listener"))
 
 
