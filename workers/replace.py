@@ -65,7 +65,7 @@ def replace(context: ShiftContext, lane: Lane) -> int:
     wanted = [
         item
         for item in candidates
-        if item.underpriced or (still and (_outbid(item, asked) or _passed_over(context, lane)))
+        if item.underpriced or (still and (_outbid(item, asked) or _passed_over(context, lane, item)))
     ]
     ceiling = context.clients.gateway.config.fee_ceiling
     offers = [(item, bumped(Fees(item.highest_max_fee, item.highest_priority), asked)) for item in wanted]
@@ -137,17 +137,23 @@ def _outbid(item: Replaceable, market: Fees) -> bool:
     return item.max_fee < needed or item.max_priority < market.max_priority_fee
 
 
-def _passed_over(context: ShiftContext, lane: Lane) -> bool:
-    """Whether blocks were made since the count last moved, none of which took the transaction although its price is right."""
+def _passed_over(context: ShiftContext, lane: Lane, item: Replaceable) -> bool:
+    """Whether STUCK_BLOCKS were made since this offer was first found to wait too long, none of which took it although its price is right.
+
+    The first look is kept with the offer: on a chain with slow blocks, five of them are longer than a shift.
+    """
     crash_point("before_passed_over_rpc")
     try:
         head = context.clients.gateway.head_number()
     except (RpcError, RpcUnavailable):
         return False
     crash_point("after_passed_over_rpc")
-    if lane.head_when_moved is None:
-        lane.head_when_moved = head
-    return head - lane.head_when_moved >= STUCK_BLOCKS
+    if item.waiting_from_block is None:
+        crash_point("before_note_waiting_commit")
+        store.note_waiting(context.conn, lane.fence, lane.id, item.nonce, item.offer_seq, head)
+        crash_point("after_note_waiting_commit")
+        return False
+    return head - item.waiting_from_block >= STUCK_BLOCKS
 
 
 def noop_gas(context: ShiftContext, lane: Lane) -> int:

@@ -70,7 +70,6 @@ class Lane:
     lower_looks: int = 0
     missing_since: dict[int, float] = field(default_factory=dict)
     absences: dict[int, list[Absence]] = field(default_factory=dict)
-    head_when_moved: int | None = None
     fill_due: bool = True
     commands_at: float = 0.0
     reorg: int | None = None
@@ -116,7 +115,7 @@ class Lane:
         """
         self.lower_looks = self.lower_looks + 1 if latest < self.chain_latest else 0
         if latest > self.chain_latest or self.lower_looks >= LOWER_LOOKS:
-            self.chain_latest, self.moved_at, self.head_when_moved = latest, self.clock(), None
+            self.chain_latest, self.moved_at = latest, self.clock()
             self.lower_looks = 0
         self.refreshed_at = monotonic()
 

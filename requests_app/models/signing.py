@@ -137,6 +137,7 @@ class TxAttempt(models.Model):
     first_sent_at = models.DateTimeField(null=True)
     last_sent_at = models.DateTimeField(null=True)
     send_count = models.IntegerField(db_default=0)
+    waiting_from_block = models.BigIntegerField(null=True)  # the head when it was first found to be out for too long
     block_number = models.BigIntegerField(null=True)
     block_hash = models.BinaryField(null=True)
     receipt_status = models.SmallIntegerField(null=True)

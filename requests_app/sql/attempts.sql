@@ -121,9 +121,10 @@ SELECT s.nonce, s.state, s.kind, s.subject_id,
 -- long out; an older one that was is answered by the newer. With it the highest fees ever offered at that nonce, because the next offer
 -- must beat all of them.
 SELECT t.nonce, t.raw_tx, t.error_class, t.max_fee_per_gas, t.max_priority_fee, s.kind, s.subject_id, t.purpose,
+       t.seq AS offer_seq, t.waiting_from_block,
        m.seq AS highest_seq, m.max_fee AS highest_max_fee, m.priority AS highest_priority
   FROM (SELECT DISTINCT ON (o.nonce) o.signer_id, o.nonce, o.raw_tx, o.error_class, o.max_fee_per_gas, o.max_priority_fee,
-               o.kind AS purpose, o.first_sent_at
+               o.kind AS purpose, o.first_sent_at, o.seq, o.waiting_from_block
           FROM tx_attempt o
          WHERE o.signer_id = %(signer)s AND o.state IN ('prepared', 'unknown', 'accepted') AND o.nonce >= %(from_nonce)s
          ORDER BY o.nonce, o.seq DESC) t
@@ -136,6 +137,15 @@ SELECT t.nonce, t.raw_tx, t.error_class, t.max_fee_per_gas, t.max_priority_fee, 
         AND t.first_sent_at < clock_timestamp() - make_interval(secs => %(stuck_after)s::float8))
  ORDER BY t.nonce
  LIMIT %(limit)s::bigint;
+
+-- name: note_waiting
+-- When the lowest nonce is first found to be out for long, under the signer's lease: blocks are counted from here.
+WITH f AS MATERIALIZED (
+  SELECT epoch FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE)
+UPDATE tx_attempt SET waiting_from_block = %(head)s::bigint
+  FROM f
+ WHERE signer_id = %(signer)s AND nonce = %(nonce)s AND seq = %(seq)s AND waiting_from_block IS NULL;
 
 -- name: store_replacements
 -- Further attempts at nonces whose slot is still open, under the signer's lease: bytes before wire (R2), same slot (R1).

@@ -15,7 +15,7 @@ from psycopg import Connection
 from requests_app.models.signing import AttemptKind, AttemptState
 from requests_app.states import Kind, ReqType
 from requests_app.store.queue import Receipt, Subject
-from requests_app.store.session import fetch_all, fetch_one
+from requests_app.store.session import fetch_all, fetch_one, run
 from requests_app.store.signing import Fence
 
 MAX_TEXT: Final = 500
@@ -60,7 +60,10 @@ class OpenAttempt(NamedTuple):
 
 
 class Replaceable(NamedTuple):
-    """A nonce where a higher offer may help, with the bytes to offer again, the current offer, and the highest one so far."""
+    """A nonce where a higher offer may help, with the bytes to offer again, the current offer, and the highest one so far.
+
+    `waiting_from_block`: the chain's head when the current offer was first found to wait too long.
+    """
 
     nonce: int
     raw: bytes
@@ -72,6 +75,8 @@ class Replaceable(NamedTuple):
     highest_max_fee: int
     highest_priority: int
     purpose: AttemptKind
+    offer_seq: int
+    waiting_from_block: int | None
 
 
 class Replacement(NamedTuple):
@@ -207,9 +212,17 @@ def attempts_to_replace(
             int(row.highest_max_fee),
             int(row.highest_priority),
             AttemptKind(row.purpose),
+            row.offer_seq,
+            row.waiting_from_block,
         )
         for row in fetch_all(conn, "attempts", "attempts_to_replace", parameters)
     ]
+
+
+def note_waiting(conn: Connection[Any], fence: Fence, signer_id: int, nonce: int, seq: int, head: int) -> bool:
+    """Keep the chain's head with an offer that was found to wait too long, once; whether that was now."""
+    parameters = {**fence._asdict(), "signer": signer_id, "nonce": nonce, "seq": seq, "head": head}
+    return run(conn, "attempts", "note_waiting", parameters) == 1
 
 
 def store_replacements(

@@ -15,6 +15,7 @@ from tests.send.node import Fault, Server, Tx, parse
 from tests.send.scenes import add_request
 from workers import replace, verdicts
 from workers.chain.endpoints import Endpoints
+from workers.replace import STUCK_BLOCKS
 from workers.settle import SettleTurn
 from workers.signers import Absence
 from workers.verdicts import proven_dead
@@ -153,8 +154,8 @@ def test_the_whole_ladder_of_a_nonce_that_is_passed_over(bench: Bench) -> None:
     bench.run()
     kinds = []
     for _ in range(12):
-        bench.node.block += 10
         bench.wait(61)
+        bench.node.block += 10
         bench.run()
         kinds = [row[2] for row in bench.offers() if row[0] == 0]
     assert kinds == ["pay", *["replace"] * 4, *["cancel"] * 3]
@@ -187,6 +188,8 @@ def test_each_offer_has_a_patience_of_its_own(bench: Bench) -> None:
         bench.wait(6)
     assert [row[2] for row in bench.offers()] == ["pay", "replace"]
     bench.wait(61)
+    bench.node.block += 10
+    bench.run()
     assert [row[2] for row in bench.offers()] == ["pay", "replace", "replace"]
 
 
@@ -216,6 +219,21 @@ def test_a_chain_without_blocks_is_not_paid_more(bench: Bench) -> None:
     for _ in range(4):
         bench.wait(61)
     assert [row[2] for row in bench.offers()] == ["pay"]
+
+
+def test_the_blocks_that_pass_an_offer_over_are_counted_across_shifts(bench: Bench, start: Any) -> None:
+    """A block takes 12 s on many chains and a shift 50: counted within one, five were never reached."""
+    proofs(bench.conn, 1)
+    replacing(bench.node)
+    bench.run()
+    bench.wait(61)
+    for blocks, offers in ((STUCK_BLOCKS - 1, 1), (1, 2)):
+        bench.turn.close()
+        bench.conn.execute("UPDATE signer SET nonce_moved_at = nonce_moved_at - interval '61 seconds'")
+        bench.node.block += blocks
+        bench.context, bench.turn = start(), SettleTurn()
+        bench.turn.run(bench.context)
+        assert len(bench.offers()) == offers
 
 
 def test_the_ceiling_sends_the_row_to_a_person_and_keeps_the_bytes_on_offer(bench: Bench) -> None:

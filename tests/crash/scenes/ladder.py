@@ -17,6 +17,7 @@ class Ladder(Scene):
     aims: ClassVar[tuple[str, ...]] = (
         "market_rpc",
         "passed_over_rpc",
+        "note_waiting_commit",
         "noop_gas_rpc",
         "store_replacements_commit",
         "park_commit",
