@@ -36,7 +36,7 @@ class Child:
         finally:
             os._exit(code)
 
-    def hear(self, timeout: float = 10) -> str:
+    def hear(self, timeout: float = 60) -> str:
         """The next line the child said. AssertionError after `timeout` seconds or at its end."""
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], timeout)
@@ -77,5 +77,5 @@ def is_running(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+    except psutil.Error:
         return False

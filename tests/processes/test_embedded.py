@@ -45,8 +45,10 @@ def use(var: Path) -> Iterator[Callable[[], Child]]:
 
 def _hang(server: psutil.Process) -> None:
     """Whatever stops it now waits for a checkpoint that does not come."""
-    (checkpointer,) = (one for one in server.children() if "checkpointer" in command_line(one))
-    checkpointer.suspend()
+    found = wait_until(
+        lambda: [one for one in server.children() if "checkpointer" in command_line(one)], 60, "its name"
+    )
+    found[0].suspend()
 
 
 def _use(var: Path) -> Callable[[Callable[[str], None]], None]:
@@ -76,18 +78,18 @@ def test_server_lives_from_its_first_user_to_its_last(var: Path) -> None:
     first.signal(signal.SIGKILL)
     assert _running(var)
     second.signal(signal.SIGKILL)
-    wait_until(lambda: not _running(var), 10, "the guard stops the server")
+    wait_until(lambda: not _running(var), 60, "the guard stops the server")
     third = Child(_use(var))
     third.hear(60)
     # Killed with its backends: the next ensure starts it again over the crashed data.
     server = psutil.Process(_pid(var))
     server.kill()
-    server.wait(10)
+    server.wait(60)
     fourth = Child(_use(var))
     assert int(fourth.hear(60)) != server.pid
     third.signal(signal.SIGKILL)
     fourth.signal(signal.SIGKILL)
-    wait_until(lambda: not _running(var), 10, "the guard stops the server")
+    wait_until(lambda: not _running(var), 60, "the guard stops the server")
 
 
 def test_a_server_that_hangs_in_its_shutdown_is_replaced(
@@ -98,8 +100,8 @@ def test_a_server_that_hangs_in_its_shutdown_is_replaced(
     hung = psutil.Process(int(use().hear(60)))
     _hang(hung)
     hung.send_signal(signal.SIGINT)  # fast
-    wait_until(lambda: EmbeddedPostgres(var)._status() == "stopping", 5, "the server is shutting down")
-    assert int(use().hear(30)) != hung.pid
+    wait_until(lambda: EmbeddedPostgres(var)._status() == "stopping", 60, "the server is shutting down")
+    assert int(use().hear(60)) != hung.pid
     assert not is_running(hung.pid)
 
 
@@ -110,7 +112,7 @@ def test_the_guard_ends_a_server_that_hangs_in_its_shutdown(
     user = use()
     _hang(psutil.Process(int(user.hear(60))))
     user.signal(signal.SIGKILL)
-    wait_until(lambda: not _running(var), 20, "the guard stops the server without its checkpoint")
+    wait_until(lambda: not _running(var), 60, "the guard stops the server without its checkpoint")
 
 
 def test_another_programs_process_id_is_no_server(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ import pytest
 from requests_app.store import leases as table
 from requests_app.store.leases import LeaseRef
 from tests.processes.children import Child
-from tests.waiting import wait_until
+from tests.waiting import SHORTEST_PAUSE, wait_until
 from workers.leases import HeldLease, LeaseKeeper
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 Connection = psycopg.Connection[Any]
 SIGNER = "signer:1:0xaa"
+KILLED_SECONDS = 3.0  # P7
 
 
 @pytest.fixture
@@ -93,12 +94,12 @@ def test_idle_leases_are_those_of_the_family(conn: Connection) -> None:
 
 
 def test_keeper_renews_in_time(keepers: Callable[..., LeaseKeeper], conn: Connection) -> None:
-    lease = keepers("a", seconds=0.6).try_hold(SIGNER)
+    lease = keepers("a", seconds=1.5).try_hold(SIGNER)
     assert lease is not None
     acquired = _until(conn)
     for _ in range(3):  # three renewals: well past the first length of the lease
         before = _until(conn)
-        wait_until(lambda before=before: _until(conn) > before, 2, "a renewal")
+        wait_until(lambda before=before: _until(conn) > before, 30, "a renewal")
     assert _until(conn) > acquired
     assert not lease.lost
     assert _epoch(conn) == 1
@@ -139,21 +140,21 @@ def _hold_and_wait(seconds: float) -> Callable[[Callable[[str], None]], None]:
     return work
 
 
-def _poll(keeper: LeaseKeeper, timeout: float) -> HeldLease:
-    lease = wait_until(lambda: keeper.try_hold(SIGNER), timeout, "take-over")
+def _poll(keeper: LeaseKeeper) -> HeldLease:
+    lease = wait_until(lambda: keeper.try_hold(SIGNER), 30, "take-over", longest_pause=SHORTEST_PAUSE)
     assert lease is not None
     return lease
 
 
-def test_killed_holder_is_followed_within_a_second(keepers: Callable[..., LeaseKeeper], conn: Connection) -> None:
+def test_killed_holder_is_followed_at_once(keepers: Callable[..., LeaseKeeper], conn: Connection) -> None:
     child = Child(_hold_and_wait(30))
     assert child.hear() == "1"
     keeper = keepers("b", seconds=30)
     assert keeper.try_hold(SIGNER) is None
     child.signal(signal.SIGKILL)
     killed = monotonic()
-    assert _poll(keeper, 1.0).epoch == 2
-    assert monotonic() - killed < 1.0
+    assert _poll(keeper).epoch == 2
+    assert monotonic() - killed < KILLED_SECONDS, "and not when its lease was over"
     row = conn.execute("SELECT how FROM exec_lease WHERE resource = %s", (SIGNER,)).fetchone()
     assert row == ("session gone",)
 
@@ -164,8 +165,7 @@ def test_frozen_holder_is_followed_when_its_lease_expires(
     child = Child(_hold_and_wait(0.9))
     child.hear()
     child.signal(signal.SIGSTOP)
-    keeper = keepers("b", seconds=0.9)
-    lease = _poll(keeper, 3)
+    lease = _poll(keepers("b"))
     assert lease.epoch == 2
     row = conn.execute("SELECT how FROM exec_lease WHERE resource = %s", (SIGNER,)).fetchone()
     assert row == ("expired",)
@@ -179,7 +179,7 @@ def test_keeper_learns_that_it_was_taken_over(keepers: Callable[..., LeaseKeeper
     lease = keepers("a", seconds=0.6).try_hold(SIGNER)
     assert lease is not None
     assert _claim(conn, "thief", 1, gone=True) == 2
-    wait_until(lambda: lease.lost, 2, "lost")
+    wait_until(lambda: lease.lost, 30, "lost")
     assert table.look_at_lease(conn, SIGNER)[1] == "thief"  # type: ignore[index]
 
 
@@ -188,24 +188,24 @@ def test_keeper_fails_closed_while_it_cannot_renew(keepers: Callable[..., LeaseK
     assert lease is not None
     with conn.transaction():  # somebody sits on the row: no renewal comes through
         conn.execute("SELECT 1 FROM exec_lease WHERE resource = %s FOR SHARE", (SIGNER,))
-        wait_until(lambda: lease.lost, 2, "lost")
+        wait_until(lambda: lease.lost, 30, "lost")
     # Nobody took it meanwhile: it is ours again with the next renewal, at the same epoch.
-    wait_until(lambda: not lease.lost, 4, "renewed")
+    wait_until(lambda: not lease.lost, 30, "renewed")
     assert _epoch(conn) == 1
 
 
 def test_keeper_survives_the_loss_of_its_session(keepers: Callable[..., LeaseKeeper], conn: Connection) -> None:
-    lease = keepers("a", seconds=1.5).try_hold(SIGNER)
+    lease = keepers("a", seconds=3).try_hold(SIGNER)
     assert lease is not None
     conn.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE application_name = 'relayer-leases' AND datname = current_database()"
     )
     before = _until(conn)
-    wait_until(lambda: _until(conn) > before, 3, "a renewal over a new session")
+    wait_until(lambda: _until(conn) > before, 30, "a renewal over a new session")
     # The liveness lock is back as well: a candidate finds the holder alive.
     other = keepers("b")
-    wait_until(lambda: not table.try_liveness(conn, SIGNER, 1) or table.drop_liveness(conn, SIGNER, 1) is None, 3)
+    wait_until(lambda: not table.try_liveness(conn, SIGNER, 1) or table.drop_liveness(conn, SIGNER, 1) is None, 30)
     assert other.try_hold(SIGNER) is None
     assert not lease.lost
 
@@ -228,9 +228,9 @@ def test_keeper_survives_an_error_that_is_not_the_databases(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE application_name = 'relayer-leases' AND datname = current_database()"
         )
-        wait_until(lambda: failed, 5, "a renewal without a server")
+        wait_until(lambda: failed, 30, "a renewal without a server")
     before = _until(conn)
-    wait_until(lambda: _until(conn) > before, 5, "renewed once the server is back")
+    wait_until(lambda: _until(conn) > before, 30, "renewed once the server is back")
 
 
 def test_hung_loop_loses_its_lease_and_shows_it(
@@ -241,9 +241,9 @@ def test_hung_loop_loses_its_lease_and_shows_it(
     keeper.turned()
     lease = keeper.try_hold(SIGNER)
     assert lease is not None
-    wait_until(lambda: lease.lost, 3, "lost: the loop never came round again")
-    row = conn.execute("SELECT at - turn_at > interval '0.2 seconds' FROM worker_beat").fetchone()
-    assert row == (True,)
+    wait_until(lambda: lease.lost, 30, "lost: the loop never came round again")
+    shown = "SELECT 1 FROM worker_beat WHERE at - turn_at > interval '0.2 seconds'"
+    wait_until(lambda: conn.execute(shown).fetchone(), 30, "a sign of life that shows it")
 
 
 def _until(conn: Connection) -> Any:

@@ -29,9 +29,9 @@ def _start_command(number: int) -> Callable[[Callable[[str], None]], None]:
 def test_command_ends_with_its_killed_parent(number: int) -> None:
     parent = Child(_start_command(number))
     pid = int(parent.hear())
-    wait_until(lambda: psutil.Process(pid).name() == "sleep", 5, "exec")
+    wait_until(lambda: psutil.Process(pid).name() == "sleep", 60, "exec")
     parent.signal(signal.SIGKILL)
-    wait_gone([pid], 5)
+    wait_gone([pid], 60)
 
 
 def test_forks_of_forks_end_with_the_first_of_them() -> None:
@@ -48,7 +48,7 @@ def test_forks_of_forks_end_with_the_first_of_them() -> None:
     pids = [int(word) for word in parent.hear().split()]
     assert all(is_running(pid) for pid in pids)
     parent.signal(signal.SIGKILL)
-    wait_gone(pids, 5)
+    wait_gone(pids, 60)
 
 
 def test_parent_that_has_ended_already_counts() -> None:

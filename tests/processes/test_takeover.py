@@ -23,7 +23,7 @@ from tests.reported import say
 from tests.send.conftest import KEYS, node
 from tests.send.node import CHAIN_ID, Node
 from tests.send.scenes import add_request, expire_leases
-from tests.waiting import wait_until
+from tests.waiting import SHORTEST_PAUSE, wait_until
 from workers import listener
 from workers.chain.signer import LocalSigner
 from workers.leases import LeaseKeeper
@@ -31,7 +31,7 @@ from workers.settle import SettleTurn
 from workers.shift import ShiftContext, TurnLoop, new_instance
 
 __all__ = ["node"]
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(120)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 Connection = psycopg.Connection[Any]
 SIGNER = "signer:654321:0x" + LocalSigner(bytes.fromhex(KEYS[0][2:]), CHAIN_ID).address.hex()
@@ -122,16 +122,16 @@ def pair(conn: Connection, start: Callable[..., Process], resource: str) -> tupl
     """The holder, and another process that stands by."""
     work = send if resource == SIGNER else listen
     first = start(work)
-    wait_until(lambda: holder(conn, resource) == first.pid, 20, "the first holds it")
+    wait_until(lambda: holder(conn, resource) == first.pid, 60, "the first holds it")
     second = start(work)
-    wait_until(lambda: second.rounds.value >= 3, 20, "the second works")
+    wait_until(lambda: second.rounds.value >= 3, 60, "the second works")
     assert holder(conn, resource) == first.pid
     return first, second
 
 
 def taken_over(conn: Connection, resource: str, by: Process, what: str, limit: float, since: float) -> None:
     """Wait until `by` holds it; the seconds since then are printed, and within the limit."""
-    wait_until(lambda: holder(conn, resource) == by.pid, limit + 5, "take-over")
+    wait_until(lambda: holder(conn, resource) == by.pid, limit + 30, "take-over", longest_pause=SHORTEST_PAUSE)
     seconds = time.monotonic() - since
     say(f"take-over of {resource[:20]} after {what}: {seconds:.2f} s (at most {limit:.0f})")
     assert seconds <= limit
@@ -167,7 +167,7 @@ def written(conn: Connection) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=[pytest.mark.full, pytest.mark.timeout(180)])])
+@pytest.mark.parametrize("seconds", [0, pytest.param(60, marks=pytest.mark.full)])
 def test_frozen_owners_are_followed_and_change_nothing_when_they_wake(
     conn: Connection, start: Callable[..., Process], chain: Node, seconds: float
 ) -> None:
@@ -180,8 +180,8 @@ def test_frozen_owners_are_followed_and_change_nothing_when_they_wake(
     subject = add_request(conn, Kind.PUBLIC_DECRYPT, Status.PROCESSING)
     taken_over(conn, SIGNER, next_sender, "SIGSTOP", FROZEN_SECONDS, frozen_at)
     taken_over(conn, LISTENER, next_reader, "SIGSTOP", FROZEN_SECONDS, frozen_at)
-    wait_until(lambda: len(chain.raws) == 1, 10, "the second sends")
-    wait_until(lambda: conn.execute("SELECT 1 FROM consumer_cursor").fetchone(), 10, "the second reads")
+    wait_until(lambda: chain.raws, 60, "the second sends")
+    wait_until(lambda: conn.execute("SELECT 1 FROM consumer_cursor").fetchone(), 60, "the second reads")
     time.sleep(max(0.0, frozen_at + seconds - time.monotonic()))  # how long they are frozen is what is tested
     _nothing_more_comes_of(conn, (sender, reader))
     assert len(set(chain.raws)) == 1
@@ -201,14 +201,14 @@ def test_an_owner_frozen_inside_its_transaction_lets_go_and_changes_nothing(
     with monkeypatch.context() as only_the_first:
         only_the_first.setattr(sending, "crash_point", freeze)
         freezing = start(send)
-    wait_until(lambda: holder(conn, SIGNER) == freezing.pid, 20, "the first holds it")
+    wait_until(lambda: holder(conn, SIGNER) == freezing.pid, 60, "the first holds it")
     second = start(send)
-    wait_until(lambda: second.rounds.value >= 3, 20, "the second works")
+    wait_until(lambda: second.rounds.value >= 3, 60, "the second works")
     add_request(conn, Kind.PUBLIC_DECRYPT, Status.PROCESSING)
-    wait_until(lambda: _state_of(freezing.pid) == "T", 20, "the first is frozen in its transaction")
+    wait_until(lambda: _state_of(freezing.pid) == "T", 60, "the first is frozen in its transaction")
     taken_over(conn, SIGNER, second, "SIGSTOP inside TX1", FROZEN_SECONDS, time.monotonic())
     expire_leases(conn)  # the job's own lease takes half a minute
-    wait_until(lambda: len(chain.raws) == 1, 15, "the second sends")
+    wait_until(lambda: chain.raws, 60, "the second sends")
     _nothing_more_comes_of(conn, (freezing,))
     assert len(set(chain.raws)) == 1
     assert conn.execute("SELECT epoch, nonce FROM tx_attempt").fetchall() == [(2, 0)]
@@ -220,7 +220,7 @@ def test_a_process_whose_clock_jumps_takes_nothing_that_is_held_and_works_as_bef
 ) -> None:
     """Ownership and delays are the database's; what a process times for itself is monotonic."""
     first = start(send)
-    wait_until(lambda: holder(conn, SIGNER) == first.pid, 20, "the first holds it")
+    wait_until(lambda: holder(conn, SIGNER) == first.pid, 60, "the first holds it")
 
     def jumped(process: Process, over: Callable[[], bool]) -> None:
         right = time.time
@@ -228,13 +228,13 @@ def test_a_process_whose_clock_jumps_takes_nothing_that_is_held_and_works_as_bef
         send(process, over)
 
     second = start(jumped)
-    wait_until(lambda: second.rounds.value >= 30, 20, "it came round often, before and after its clock jumped")
+    wait_until(lambda: second.rounds.value >= 30, 60, "it came round often, before and after its clock jumped")
     assert holder(conn, SIGNER) == first.pid
     first.signal(signal.SIGKILL)
     taken_over(conn, SIGNER, second, f"SIGKILL, by one whose clock jumped {hours} h", KILLED_SECONDS, time.monotonic())
     add_request(conn, Kind.PUBLIC_DECRYPT, Status.PROCESSING)
-    wait_until(lambda: conn.execute("SELECT 1 FROM tx_attempt WHERE state = 'accepted'").fetchone(), 10, "it sends")
-    assert len(chain.raws) == 1
+    wait_until(lambda: conn.execute("SELECT 1 FROM tx_attempt WHERE state = 'accepted'").fetchone(), 60, "it sends")
+    assert len(set(chain.raws)) == 1
     row = conn.execute("SELECT abs(extract(epoch FROM clock_timestamp() - prepared_at)) FROM tx_attempt").fetchone()
     assert row is not None
     assert row[0] < 60, "stamped by the database"
@@ -247,11 +247,11 @@ def _state_of(pid: int) -> str:
 
 def _nothing_more_comes_of(conn: Connection, frozen: tuple[Process, ...]) -> None:
     """Wake them and let them come round: nothing is written by them."""
-    wait_until(lambda: conn.execute("SELECT 1 FROM tx_attempt WHERE state = 'accepted'").fetchone(), 10, "recorded")
+    wait_until(lambda: conn.execute("SELECT 1 FROM tx_attempt WHERE state = 'accepted'").fetchone(), 60, "recorded")
     before = written(conn)
     rounds = [process.rounds.value for process in frozen]
     for process in frozen:
         process.signal(signal.SIGCONT)
     for process, was in zip(frozen, rounds, strict=True):
-        wait_until(lambda process=process, was=was: process.rounds.value >= was + 5, 30, "it goes on")  # type: ignore[misc]
+        wait_until(lambda process=process, was=was: process.rounds.value >= was + 5, 60, "it goes on")  # type: ignore[misc]
     assert written(conn) == before

@@ -49,7 +49,10 @@ def _fail(context: ShiftContext) -> int:
     raise ValueError("a poisoned item")
 
 
-def test_a_failing_turn_rests_while_the_others_go_on(keeper: LeaseKeeper, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_turn_rests_while_the_others_go_on(
+    keeper: LeaseKeeper, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.shift._FIRST_REST", 4.0)
     bad = ScriptedTurn("bad", _fail)
     good = ScriptedTurn("good", *[lambda context: 2] * 5)
     assert _run(keeper, [bad, good], over=lambda: not good.steps) == 10
