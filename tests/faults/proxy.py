@@ -204,7 +204,7 @@ class ProxyClient:
     def control(self, document: dict[str, Any]) -> dict[str, Any]:
         """One exchange with the control port. Raises OSError while the proxy is away."""
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
         try:
             connection.request("POST", CONTROL, orjson.dumps(document))
             found: dict[str, Any] = orjson.loads(connection.getresponse().read())
@@ -214,16 +214,15 @@ class ProxyClient:
 
 
 def _read(stream: Any) -> tuple[str, bytes] | None:
-    """Path and body of the next request, None at the end of the connection."""
+    """Path and body of the next request, None at the end of the connection, also one in the middle of a request: its client was killed."""
     first = stream.readline()
-    if not first:
-        return None
     length = 0
     while (line := stream.readline()) not in (b"\r\n", b""):
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length":
             length = int(value)
-    return first.split(b" ")[1].decode(), stream.read(length)
+    body = stream.read(length) if line else b""
+    return (first.split(b" ")[1].decode(), body) if line and len(body) == length else None
 
 
 def _http(body: bytes, status: int = 200, kind: str = "application/json", *extra: str) -> bytes:

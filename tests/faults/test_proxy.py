@@ -50,7 +50,7 @@ def proxy(node: StubNode) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def client(proxy: FaultProxy) -> Iterator[RpcEndpoint]:
-    endpoint = RpcEndpoint(proxy.url, (1, 2))
+    endpoint = RpcEndpoint(proxy.url, (30, 30))
     yield endpoint
     endpoint.close()
 
@@ -92,7 +92,7 @@ def test_a_duplicate_reaches_the_node_twice(client: RpcEndpoint, proxy: FaultPro
 def test_delay(client: RpcEndpoint, proxy: FaultProxy) -> None:
     proxy.add(Rule(Fault.DELAY, options={"seconds": 5}))
     with pytest.raises(RpcUnavailable) as error:
-        RpcEndpoint(proxy.url, (1, 0.2)).call("eth_blockNumber")
+        RpcEndpoint(proxy.url, (30, 0.2)).call("eth_blockNumber")
     assert error.value.sent
 
 
