@@ -28,7 +28,7 @@ from workers.devnet.toolchain import anvil_binary
 from workers.devnet.traffic import Submission, Traffic
 
 ROOT = Path(__file__).resolve().parents[2]
-ANSWER_SECONDS = 15.0
+ANSWER_SECONDS = 60.0
 
 
 @contextmanager
@@ -152,4 +152,4 @@ def behave(devnet: Devnet) -> Iterator[Callable[..., None]]:
 def end(child: subprocess.Popen[bytes], how: int = signal.SIGTERM) -> None:
     """Ends a child and waits for it."""
     child.send_signal(how)
-    child.wait(timeout=20)
+    child.wait(timeout=60)

@@ -63,7 +63,7 @@ def test_answers_wait_until_they_are_wanted(devnet: Devnet, behave: Behave) -> N
     (public,) = devnet.traffic.build(["public_decrypt"])
     asked = request_id(devnet.request(public)[0])
     head = devnet.rpc.head()
-    wait_until(lambda: devnet.rpc.head() >= head + 4, 10, "four blocks")
+    wait_until(lambda: devnet.rpc.head() >= head + 4, 60, "four blocks")
     assert devnet.decryption_logs(SHARE, opened) == devnet.decryption_logs(PUBLIC, asked) == []
     behave()
     devnet.wait_logs(SHARE, opened, 13)
@@ -108,7 +108,7 @@ def test_too_few_willing_nodes_give_no_public_result(devnet: Devnet, behave: Beh
     (submission,) = devnet.traffic.build(["public_decrypt"])
     silent = request_id(devnet.request(submission)[0])
     head = devnet.rpc.head()
-    wait_until(lambda: devnet.rpc.head() >= head + 4, 10, "four blocks")
+    wait_until(lambda: devnet.rpc.head() >= head + 4, 60, "four blocks")
     behave(public=Behaviour(withhold_nodes=(1, 2, 3, 4)))
     (submission,) = devnet.traffic.build(["public_decrypt"])
     answered = request_id(devnet.request(submission)[0])
@@ -184,13 +184,13 @@ def test_kills_lose_nothing_and_repeat_nothing(tmp_path: Any) -> None:
             assert deploy(layout) == document
             for how in (signal.SIGKILL, signal.SIGTERM):
                 with bot(layout, "kms") as kms, deployment.gateway_rpc() as rpc:
-                    wait_until(lambda: _counts(deployment, rpc, ids) == [13, 1, 13], 20, "all answers")
+                    wait_until(lambda: _counts(deployment, rpc, ids) == [13, 1, 13], 60, "all answers")
                     end(kms, how)
             end(gateway)
         for path in anvil.CHAINS:
             layout.state(path).unlink(missing_ok=True)
         with chain(layout, "gateway"), deployment.gateway_rpc() as rpc:
-            rpc.wait_ready(deployment.gateway["chain_id"], 20)
+            rpc.wait_ready(deployment.gateway["chain_id"], 60)
             assert rpc.genesis_hash() != deployment.gateway["genesis_hash"]
             assert not deployment.matches_chains()
 

@@ -33,7 +33,7 @@ from workers.devnet.verify import REQUEST_EVENTS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OBSERVER = "test-observer"
-START_SECONDS = 120
+START_SECONDS = 180
 POSTERS = 8
 
 _ROWS = " UNION ALL ".join(
@@ -112,7 +112,7 @@ class Stack:
                 stderr=subprocess.STDOUT,
             )
         try:
-            wait_until(lambda: self._serving(), START_SECONDS, f"relayer_up: {self.output.read_text()[-2000:]}")
+            wait_until(lambda: self._serving(), START_SECONDS, f"relayer_up, see {self.output}")
             access = json.loads((var / "demo.json").read_text())
             self.url = f"http://127.0.0.1:{(var / 'api-port').read_text().strip()}"
             self.api_key: str = access["api_key"]
@@ -183,7 +183,7 @@ class Stack:
             assert answer.status in (202, 503, 500), answer
             return str(answer.body["result"]["jobId"]) if answer.status == 202 else None
 
-        job_id = wait_until(attempt, 60, f"POST {submission.path}")
+        job_id = wait_until(attempt, 120, f"POST {submission.path}")
         assert job_id is not None
         return job_id
 
@@ -233,6 +233,10 @@ class Stack:
             if all(word in line for word in words) and "workers.lifeline" not in line:
                 found.append(process)
         return found
+
+    def first(self, *words: str) -> psutil.Process:
+        """The parent of those: waited for, because a test before may have killed it."""
+        return wait_until(lambda: self.find(*words), 60, f"a process {words}")[0]
 
 
 def _free_ports(count: int) -> list[int]:

@@ -19,7 +19,7 @@ GOOD = {"ciphertextHandles": ["0x" + "00" * 22 + "0000000000001f49" + "0400"], "
 
 def exchange(stack: Stack, method: str, path: str, body: bytes | None, key: str | None) -> tuple[int, Any]:
     parts = urlsplit(stack.url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=10)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
     try:
         connection.request(method, path, body, {"x-api-key": key} if key else {})
         response = connection.getresponse()

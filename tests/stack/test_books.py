@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 from workers.devnet.accounts import labelled
 from workers.devnet.authorization import authorize
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(500)]
 
 
 def bills(stack: Stack, *words: str) -> Any:
@@ -33,7 +33,7 @@ def bills(stack: Stack, *words: str) -> Any:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)["bills"]
@@ -67,7 +67,7 @@ def test_usage_is_billed_paid_and_settled(stack: Stack) -> None:
     path = f"/v1/payment-intents/{bill['payment']}"
     status, answer = exchange(stack, "POST", f"{path}/authorize", json.dumps(signed).encode(), stack.api_key)
     assert status == 200, answer
-    wait_until(lambda: settled(stack, path), 60, bill["payment"])
+    wait_until(lambda: settled(stack, path), 120, bill["payment"])
     paid = get(stack, "/v1/usage?state=settled&limit=1000")["usage"]
     mine = [one for one in paid if one["reference"] == bill["payment"]]
     assert sum(int(one["picodollars"]) for one in mine) == int(bill["picodollars"])

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from threading import Thread
 
+import psutil
 import pytest
 
 from tests.faults.host import Host
@@ -64,10 +66,10 @@ def hand_over(stack: Stack) -> list[str]:
     def asked() -> list[str]:
         found = signers_of(stack, "second")
         if not found:
-            for process in stack.find("relayer_cluster", "settle"):
-                process.kill()
+            for process in stack.find("relayer_cluster", "settle")[:1]:
+                with suppress(psutil.NoSuchProcess):  # of a group that is ending
+                    process.kill()
                 time.sleep(0.5)
-                break
         return found
 
     found: list[str] = poll(asked, 60, "the second host holds a signer")
@@ -75,7 +77,7 @@ def hand_over(stack: Stack) -> list[str]:
 
 
 @pytest.mark.stack
-@pytest.mark.timeout(360)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seconds", "silently"),
     [
@@ -97,7 +99,7 @@ def test_a_host_without_network_loses_and_doubles_nothing(
     busy = poll(lambda: in_flight(stack, held), 60, "the second host is sending")
     host.cut(silently=silently)
     cut_at = time.monotonic()
-    poll(lambda: not signers_of(stack, "second"), 20, "its signers are taken over")
+    poll(lambda: not signers_of(stack, "second"), 60, "its signers are taken over")
     taken = time.monotonic() - cut_at
     others = stack.post_all(submissions[half:])
     time.sleep(max(0.0, seconds - (time.monotonic() - cut_at)))  # the length of the cut is what is tested
@@ -106,7 +108,7 @@ def test_a_host_without_network_loses_and_doubles_nothing(
     assert len(job_ids) == half, "what met the web server without network was accepted in the end"
     job_ids += others
     rows = stack.wait_final(job_ids, 120)
-    host.wait_working(stack, 60)
+    host.wait_working(stack, 90)
     events = stack.request_events(start)
     statuses = {status: sum(row.status == status for row in rows) for status in {row.status for row in rows}}
     say(

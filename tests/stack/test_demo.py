@@ -31,7 +31,7 @@ def test_the_demo_completes_all_five_forms_and_a_payment(stack: Stack, time: str
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     outcomes = json.loads(done.stdout)

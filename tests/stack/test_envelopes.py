@@ -12,7 +12,7 @@ from tests.stack.test_bad_input import exchange
 from tests.waiting import wait_until
 from workers.devnet.traffic import Traffic
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.stack
 
 
 def get(stack: Stack, path: str) -> Any:
@@ -46,7 +46,7 @@ def test_publish_read_and_pay(stack: Stack, traffic: Traffic) -> None:
     assert read[-3:] == positions
 
     jobs = stack.post_all(traffic.build(["public_decrypt"]))
-    stack.wait_final(jobs, 60)
+    stack.wait_final(jobs, 120)
     after = get(stack, "/v1/usage")
     assert int(after["unsettled_picodollars"]) > int(before["unsettled_picodollars"])
     assert {one["originator"] for one in after["usage"]} == {1, 100}

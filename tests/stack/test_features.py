@@ -33,13 +33,19 @@ def setting(stack: Stack, *arguments: str) -> None:
 
 
 @pytest.fixture
-def waits_for_shares(stack: Stack) -> Iterator[None]:
-    """Four shares beyond the threshold of 9: all that the 13 nodes give."""
+def waits_for_shares(stack: Stack) -> Iterator[list[tuple[Submission, str]]]:
+    """Four shares beyond the threshold of 9: all that the 13 nodes give. What the test puts into the list shows when that is over."""
     setting(stack, SECONDS, "60")
     setting(stack, SHARES, "4")
-    yield
+    jobs: list[tuple[Submission, str]] = []
+    yield jobs
     setting(stack, SHARES, "default")
     setting(stack, SECONDS, "default")
+
+    def forgotten() -> bool:  # by every web process
+        return all(len(result(stack, *job)["result"]["result"]) == 9 for job in jobs for _ in range(10))
+
+    wait_until(forgotten, 60, "nine shares again")
 
 
 def posted(stack: Stack, submission: Submission, body: dict[str, Any] | None = None) -> str:
@@ -48,7 +54,7 @@ def posted(stack: Stack, submission: Submission, body: dict[str, Any] | None = N
     return str(answer.body["result"]["jobId"])
 
 
-def result(stack: Stack, submission: Submission, job: str, timeout: float = 60) -> dict[str, Any]:
+def result(stack: Stack, submission: Submission, job: str, timeout: float = 120) -> dict[str, Any]:
     """The body of the final answer."""
 
     def final() -> Any:
@@ -71,19 +77,20 @@ def test_a_poisoned_copy_does_not_block_the_honest_request(stack: Stack, traffic
 
 
 def test_spare_shares_arrive_and_contexts_have_thresholds(
-    stack: Stack, traffic: Traffic, waits_for_shares: None
+    stack: Stack, traffic: Traffic, waits_for_shares: list[tuple[Submission, str]]
 ) -> None:
     context, epoch = (bytes([tag]) + (1).to_bytes(31, "big") for tag in (7, 8))
     versions = ["0x00", "0x01" + context.hex(), "0x02" + context.hex() + epoch.hex()]
     made = [traffic.build(["user_decrypt"], extra_data=version)[0] for version in versions]
     # The web processes know the new settings within 5 s; on-chain answers take longer than that only by accident.
     jobs = [(one, posted(stack, one)) for one in made]
+    waits_for_shares.extend(jobs)
 
     def served() -> bool:
         counts = [len(result(stack, one, job)["result"]["result"]) for one, job in jobs]
         return counts == [13, 13, 13]
 
-    wait_until(served, 60)
+    wait_until(served, 120)
     extras = {share["extraData"] for one, job in jobs for share in result(stack, one, job)["result"]["result"]}
     assert extras == set(versions)
     with stack.database() as conn:
@@ -98,7 +105,7 @@ def test_a_scrape_shows_what_the_workers_did(stack: Stack, traffic: Traffic) -> 
     (one,) = traffic.build(["public_decrypt"])
     result(stack, one, posted(stack, one))
     parts = urlsplit(stack.url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=20)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
     connection.close()

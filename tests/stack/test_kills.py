@@ -16,7 +16,7 @@ import pytest
 from tests.stack.harness import Stack, kill, poll
 from workers.devnet.traffic import FORMS, Form, Traffic
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 REQUESTS = 200
 IN_FLIGHT = 24
@@ -35,12 +35,8 @@ def slow_chain(stack: Stack) -> Iterator[None]:
         conn.execute("UPDATE signer SET max_inflight = 256")
 
 
-def first(stack: Stack, *words: str) -> psutil.Process:
-    return stack.find(*words)[0]
-
-
 def settle_parent(stack: Stack) -> psutil.Process:
-    return first(stack, "relayer_cluster", "settle")
+    return stack.first("relayer_cluster", "settle")
 
 
 def sentinel(stack: Stack) -> psutil.Process:
@@ -79,16 +75,16 @@ def database_backend(stack: Stack) -> psutil.Process:
 
 
 VICTIMS: dict[str, Callable[[Stack], psutil.Process]] = {
-    "web": lambda stack: first(stack, "relayer_site.web"),
+    "web": lambda stack: stack.first("relayer_site.web"),
     "q2 parent of settle": settle_parent,
-    "q2 parent of sweep": lambda stack: first(stack, "relayer_cluster", "sweep"),
+    "q2 parent of sweep": lambda stack: stack.first("relayer_cluster", "sweep"),
     "sentinel": sentinel,
     "busy worker": busy_worker,
     "idle worker": idle_worker,
-    "listener": lambda stack: first(stack, "relayer_listener"),
-    "watchdog": lambda stack: first(stack, "relayer_watchdog"),
-    "kms bots": lambda stack: first(stack, "workers.devnet", "kms"),
-    "coprocessor bots": lambda stack: first(stack, "workers.devnet", "coprocessors"),
+    "listener": lambda stack: stack.first("relayer_listener"),
+    "watchdog": lambda stack: stack.first("relayer_watchdog"),
+    "kms bots": lambda stack: stack.first("workers.devnet", "kms"),
+    "coprocessor bots": lambda stack: stack.first("workers.devnet", "coprocessors"),
     "postgresql backend": database_backend,
 }
 
@@ -100,16 +96,16 @@ def test_all_200_complete_with_one_request_event_each(stack: Stack, traffic: Tra
     job_ids: list[str] = []
     posting = Thread(target=lambda: job_ids.extend(stack.post_all(submissions)))
     posting.start()
-    at_kill = poll(lambda: _busy_moment(stack), 60, "20 in processing and 20 in flight")
+    at_kill = poll(lambda: _busy_moment(stack), 90, "20 in processing and 20 in flight")
     process = VICTIMS[victim](stack)
     kill(process)
     posting.join(90)
     assert len(job_ids) == len(set(job_ids)) == REQUESTS
-    rows = stack.wait_final(job_ids, 120)
+    rows = stack.wait_final(job_ids, 180)
     print(f"{victim}: pid {process.pid} killed with {at_kill}; {len(rows)} final")
     assert {row.status for row in rows} == {"completed"}, [row for row in rows if row.status != "completed"]
     _one_event_each(stack, rows, start)
-    poll(lambda: _whole_again(stack, process.pid), 30, "every process back without a hand")
+    poll(lambda: _whole_again(stack, process.pid), 90, "every process back without a hand")
 
 
 def _busy_moment(stack: Stack) -> dict[str, int] | None:

@@ -15,7 +15,7 @@ from tests.stack.harness import ROOT, Stack
 from workers.devnet.toolchain import find_node, install_packages
 from workers.devnet.traffic import Traffic
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 PROGRAM = ROOT / "tests" / "sdk"
 
@@ -70,12 +70,10 @@ def _settings(stack: Stack, traffic: Traffic, home: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.timeout(300)
 def test_create_instance_reads_the_key_urls(steps: dict[str, dict[str, Any]]) -> None:
     assert steps["createInstance"]["publicKeyBytes"] > 30_000
 
 
-@pytest.mark.timeout(300)
 def test_public_decrypt_of_two_handles_passes_the_sdks_signature_checks(steps: dict[str, dict[str, Any]]) -> None:
     step = steps["publicDecrypt"]
     assert step["ok"], step
@@ -84,14 +82,12 @@ def test_public_decrypt_of_two_handles_passes_the_sdks_signature_checks(steps: d
     assert step["events"][-1] == ["succeeded", "GET", 200]
 
 
-@pytest.mark.timeout(300)
 def test_encrypt_is_accepted_with_the_handles_the_sdk_derives(steps: dict[str, dict[str, Any]]) -> None:
     step = steps["encrypt"]
     assert step["ok"], step
     assert len(step["handles"]) == 2
 
 
-@pytest.mark.timeout(300)
 def test_user_decrypt_completes_its_http_exchange(stack: Stack, steps: dict[str, dict[str, Any]]) -> None:
     """The devnet's shares are no real signcryptions: the SDK gets them all and fails only in its KMS library."""
     step = steps["userDecrypt"]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from tests.waiting import wait_until
 
-TIMEOUT_SECONDS = 40.0
+TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Client:
         """`body` bytes go as they are, anything else as JSON."""
         return self.exchange("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
 
-    def follow(self, path: str, job_id: str, timeout: float = 60.0) -> Response:
+    def follow(self, path: str, job_id: str, timeout: float = 120.0) -> Response:
         """GET until the answer is no longer 202; every 202 on the way is as the contract wants it."""
 
         def final() -> Response | None:

@@ -10,7 +10,7 @@ import pytest
 from tests.wire.campaign import Campaign
 from tests.wire.world import World, var_directory
 
-START_SECONDS = 300
+START_SECONDS = 600
 
 
 @pytest.hookimpl(trylast=True)

@@ -76,7 +76,7 @@ def run(
         "FUZZ_LOG": str(log),
     }
     done = subprocess.run(
-        line, env=environment, cwd=directory, capture_output=True, text=True, timeout=2 * seconds + 120
+        line, env=environment, cwd=directory, capture_output=True, text=True, timeout=2 * seconds + 240
     )
     seen: Seen = Counter()
     for text in log.read_text().splitlines():

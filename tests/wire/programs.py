@@ -51,7 +51,7 @@ def lines_of(
         try:
             yield (json.loads(text) for text in process.stdout)
             errors = process.stderr.read()
-            assert process.wait(60) == 0, errors
+            assert process.wait(120) == 0, errors
         finally:
             process.kill()
 

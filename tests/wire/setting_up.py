@@ -19,7 +19,7 @@ class Countdown:
     def reached(self) -> None:
         self._reached.release()
 
-    def wait_for(self, times: int, timeout: float = 40.0) -> None:
+    def wait_for(self, times: int, timeout: float = 60.0) -> None:
         """Returns when it was reached so often, or after `timeout` seconds each; whoever did not arrive fails by itself."""
         for _ in range(times):
             if not self._reached.acquire(timeout=timeout):
@@ -41,7 +41,7 @@ class Setup:
         """Returns when all is mined."""
         done: Future[None] = Future()
         self._asked.put((list(calls), list(handles), done))
-        done.result(60)
+        done.result(120)
 
     def close(self) -> None:
         self._asked.put(None)

@@ -88,6 +88,7 @@ def test_sdk_abort_time_out_and_resume(world: World, tmp_path: Path) -> None:
     assert ("abort", "POST", None) in [(kind, method, None) for kind, method, _ in programs.events(seen, "aborted")]
     assert "timeout" in [kind for kind, _, _ in programs.events(seen, "timed out")]
     jobs = [world.post(one) for one in waiting]
+    world.give_time(*jobs)
     for one in waiting:
         world.allow(one)
     resumed = programs.run(
@@ -151,7 +152,7 @@ def idle(world: World, directory: Path, seconds: int) -> None:
 
 
 def test_20_5_idle_connection_between_keyurl_and_post(meanwhile: dict[str, Future[Any]]) -> None:
-    meanwhile["idle"].result(120)
+    meanwhile["idle"].result(240)
 
 
 @pytest.mark.full
@@ -186,7 +187,7 @@ def newer_round(world: World, directory: Path) -> tuple[dict[str, Submission], d
 @pytest.fixture
 def newer(meanwhile: dict[str, Future[Any]]) -> tuple[dict[str, Submission], dict[str, Any]]:
     """What every step of the newer client reported."""
-    found: tuple[dict[str, Submission], dict[str, Any]] = meanwhile["newer"].result(120)
+    found: tuple[dict[str, Submission], dict[str, Any]] = meanwhile["newer"].result(240)
     return found
 
 

@@ -84,6 +84,7 @@ class World:
         # How many scenarios of the silent phase have what they wait for on the chain.
         self.sent, self.stuck = Countdown(), Countdown()
         self.as_owner("GatewayConfig", "gateway_config", "setHostChain", SECOND_HOST_CHAIN, True, False)
+        wait_until(lambda: self.client.get("/v2/keyurl").status == 200, 60, "the first poll publishes the key")
 
     def close(self) -> None:
         self.stack.stop()
@@ -116,7 +117,7 @@ class World:
         """POST; the job id."""
         return self.client.post(submission.path, submission.body).job_id
 
-    def result_of(self, submission: Submission, job_id: str | None = None, timeout: float = 60.0) -> Response:
+    def result_of(self, submission: Submission, job_id: str | None = None, timeout: float = 120.0) -> Response:
         """The final answer of a submission, posted here unless it has a job."""
         job = job_id or self.post(submission)
         response = self.client.follow(submission.path, job, timeout)
@@ -182,7 +183,7 @@ class World:
             line, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as server:
             try:
-                wait_until(lambda: client.alive(), 60, "another web server")
+                wait_until(lambda: client.alive(), 120, "another web server")
                 yield client
             finally:
                 server.terminate()
@@ -194,7 +195,7 @@ class World:
             (found,) = self.stack.rows(conn, [job_id])
         return found
 
-    def wait_status(self, job_id: str, *statuses: str, timeout: float = 60.0) -> str:
+    def wait_status(self, job_id: str, *statuses: str, timeout: float = 120.0) -> str:
         """The status once it is one of these."""
 
         def reached() -> str | None:
@@ -202,6 +203,16 @@ class World:
             return status if status in statuses else None
 
         return str(wait_until(reached, timeout, f"{job_id} {statuses}"))
+
+    def give_time(self, *job_ids: str) -> None:
+        """The state in which these are now may last for ten minutes more, for a test that stops whoever works on them."""
+        with self.stack.database() as conn:
+            for table in ("user_decrypt_req", "public_decrypt_req", "input_proof_req"):
+                conn.execute(
+                    f"UPDATE {table} SET deadline_at = clock_timestamp() + interval '10 minutes'"
+                    " WHERE ext_job_id = ANY(%s::uuid[]) AND deadline_at IS NOT NULL",
+                    (list(job_ids),),
+                )
 
     @contextmanager
     def filled(self, queue_name: str, kind: int, count: int) -> Iterator[None]:
