@@ -55,8 +55,7 @@ def create(conn: Connection, account_id: int, wanted: Wanted) -> tuple[Webhook, 
     """
     secret = new_secret()
     with transaction(conn):
-        if not store.lock_account(conn, account_id):
-            raise AccountDisabled
+        _lock_active(conn, account_id)
         made = store.insert_webhook(
             conn, account_id, f"wh_{secrets.token_hex(12)}", wanted, secret, int(settings.WEBHOOKS_PER_ACCOUNT)
         )
@@ -73,36 +72,44 @@ def find(conn: Connection, account_id: int, public_id: str) -> Webhook:
 
 
 def change(conn: Connection, account_id: int, public_id: str, wanted: Wanted, target: WebhookState | None) -> Webhook:
-    """The webhook after the change; `target` enables or pauses it. A new URL was checked. Raises WebhookMissing."""
-    crash_point("before_change_webhook_commit")
-    changed = deliveries.change_webhook(conn, account_id, public_id, wanted, target)
+    """The webhook after the change; `target` enables or pauses it. A new URL was checked. Raises WebhookMissing, AccountDisabled."""
+    with transaction(conn):
+        _lock_active(conn, account_id)
+        changed = deliveries.change_webhook(conn, account_id, public_id, wanted, target)
+        crash_point("before_change_webhook_commit")
     crash_point("after_change_webhook_commit")
     return _found(changed)
 
 
 def rotate(conn: Connection, account_id: int, public_id: str) -> tuple[Webhook, str]:
-    """The webhook and its new secret; the one of before signs too for OVERLAP_SECONDS. Raises WebhookMissing."""
+    """The webhook and its new secret; the one of before signs too for OVERLAP_SECONDS. Raises WebhookMissing, AccountDisabled."""
     secret = new_secret()
-    crash_point("before_rotate_webhook_commit")
-    rotated = store.rotate_secret(conn, account_id, public_id, secret, OVERLAP_SECONDS)
+    with transaction(conn):
+        _lock_active(conn, account_id)
+        rotated = store.rotate_secret(conn, account_id, public_id, secret, OVERLAP_SECONDS)
+        crash_point("before_rotate_webhook_commit")
     crash_point("after_rotate_webhook_commit")
     return _found(rotated), shown_secret(secret)
 
 
 def remove(conn: Connection, account_id: int, public_id: str) -> None:
-    """Nothing leaves for it any more. Raises WebhookMissing."""
-    crash_point("before_remove_webhook_commit")
-    removed = deliveries.remove_webhook(conn, account_id, public_id)
+    """Nothing leaves for it any more. Raises WebhookMissing, AccountDisabled."""
+    with transaction(conn):
+        _lock_active(conn, account_id)
+        removed = deliveries.remove_webhook(conn, account_id, public_id)
+        crash_point("before_remove_webhook_commit")
     crash_point("after_remove_webhook_commit")
     if not removed:
         raise WebhookMissing
 
 
 def send_test(conn: Connection, account_id: int, public_id: str) -> UUID:
-    """A delivery that only tries the way: its id. Raises WebhookMissing, NotTestable."""
-    webhook = find(conn, account_id, public_id)
-    crash_point("before_test_webhook_commit")
-    made = store.insert_test(conn, webhook.id)
+    """A delivery that only tries the way: its id. Raises WebhookMissing, NotTestable, AccountDisabled."""
+    with transaction(conn):
+        _lock_active(conn, account_id)
+        webhook = find(conn, account_id, public_id)
+        made = store.insert_test(conn, webhook.id)
+        crash_point("before_test_webhook_commit")
     crash_point("after_test_webhook_commit")
     if made is None:
         raise NotTestable
@@ -116,6 +123,12 @@ def redrive(conn: Connection, delivery_id: int) -> bool:
         crash_point("before_redrive_webhook_commit")
     crash_point("after_redrive_webhook_commit")
     return redriven
+
+
+def _lock_active(conn: Connection, account_id: int) -> None:
+    """Keep the account from being disabled until the transaction ends (I11). Raises AccountDisabled when it is."""
+    if not store.lock_account(conn, account_id):
+        raise AccountDisabled
 
 
 def _found(webhook: Webhook | None) -> Webhook:

@@ -272,6 +272,26 @@ def test_who_has_no_key_or_a_disabled_account(api: Api, conn: psycopg.Connection
         assert (answer.status_code, answer.json()["label"]) == (403, "account_disabled")
 
 
+def test_a_client_disabled_after_its_key_was_looked_at_writes_nothing(
+    api: Api, conn: psycopg.Connection, alice: int
+) -> None:
+    """I11: its key is remembered for a moment, so the check at the door is no check of the write."""
+    path = f"{PATH}/{made(api)['id']}"
+    before = conn.execute("SELECT * FROM webhook").fetchall()
+    assert api.get(path).status_code == 200
+    conn.execute("UPDATE client_account SET status = 'disabled' WHERE id = %s", (alice,))
+    for answer in (
+        patch(api, path, {"url": f"{URL}/elsewhere", "state": "paused"}),
+        api.post(f"{path}/secret"),
+        api.post(f"{path}/test"),
+        api.method("DELETE", path),
+        api.post(PATH, {"url": URL}),
+    ):
+        assert (answer.status_code, answer.json()["label"]) == (403, "account_disabled")
+    assert conn.execute("SELECT * FROM webhook").fetchall() == before
+    assert conn.execute("SELECT count(*) FROM webhook_delivery").fetchone() == (0,)
+
+
 def test_methods(api: Api) -> None:
     path = f"{PATH}/{made(api)['id']}"
     for method, where, allowed in (
