@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 from psycopg import Connection
 
 from requests_app.decisions import Held
+from requests_app.reviewers import lock_reviewer
 from requests_app.store import leases
-from requests_app.store.session import fetch_one, transaction
+from requests_app.store.session import transaction
 
 SECONDS: Final = 90.0
 RENEW_SECONDS: Final = 20
@@ -49,7 +50,7 @@ def assigned(conn: Connection[Any], case_id: int) -> Assigned | None:
 def assign(conn: Connection[Any], case_id: int, reviewer_id: int) -> Assigned | None:
     """Claim the case, or renew what the reviewer has: the hold, whose it is now, or None for a disabled account."""
     with transaction(conn):
-        name = _active(conn, reviewer_id)
+        name = lock_reviewer(conn, reviewer_id)
         if name is None:
             return None
         resource, instance = resource_of(case_id), instance_of(name)
@@ -69,7 +70,7 @@ def assign(conn: Connection[Any], case_id: int, reviewer_id: int) -> Assigned | 
 def renew(conn: Connection[Any], case_id: int, reviewer_id: int, epoch: int) -> bool:
     """Keep the case while its page is open; False when it is somebody else's, or the account was disabled."""
     with transaction(conn):
-        name = _active(conn, reviewer_id)
+        name = lock_reviewer(conn, reviewer_id)
         if name is None:
             return False
         ref = leases.LeaseRef(resource_of(case_id), epoch)
@@ -79,8 +80,3 @@ def renew(conn: Connection[Any], case_id: int, reviewer_id: int, epoch: int) -> 
 def give_up(conn: Connection[Any], case_id: int, reviewer: str, epoch: int) -> bool:
     """End the hold now, so that a colleague need not wait."""
     return leases.release_lease(conn, resource_of(case_id), instance_of(reviewer), epoch)
-
-
-def _active(conn: Connection[Any], reviewer_id: int) -> str | None:
-    row = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
-    return str(row.username) if row is not None and row.is_active else None

@@ -252,17 +252,25 @@ class Changed:
 
 
 def change(
-    conn: psycopg.Connection[Any], name: str, value: Any, *, by: str, reason: str, dry_run: bool = False
+    conn: psycopg.Connection[Any],
+    name: str,
+    value: Any,
+    *,
+    by: str | Callable[[psycopg.Connection[Any]], str],
+    reason: str,
+    dry_run: bool = False,
 ) -> Changed:
     """Set a parameter, or take it back to its default with None, with its history row, in one transaction.
 
-    `by` says who (`account:…`, `admin:…`, `shell:…`). Raises SettingRefused.
+    `by` says who (`account:…`, `admin:…`, `shell:…`), or finds it out in the transaction, where it may refuse whoever may not do this any
+    more. Raises SettingRefused, and what `by` raises.
     """
     parameter = REGISTRY.get(name)
     if parameter is None:
         raise SettingRefused(f"Unknown configuration parameter: {name}")
     after = None if value is None else parameter.check(value)
     with transaction(conn, force_rollback=dry_run):
+        author = by if isinstance(by, str) else by(conn)
         store.lock_settings(conn)
         stored = store.load_settings(conn)
         old, before = effective(stored), stored.get(name)
@@ -271,8 +279,8 @@ def change(
         )
         check_together(new)
         if before != after:
-            store.store_change(conn, name, before, after, by, reason.strip()[:REASON_LENGTH])
+            store.store_change(conn, name, before, after, author, reason.strip()[:REASON_LENGTH])
     if before != after and not dry_run:
         forget()
-        _log.info("runtime setting changed", extra={"action": "setting_changed", "setting": name, "by": by})
+        _log.info("runtime setting changed", extra={"action": "setting_changed", "setting": name, "by": author})
     return Changed(name, old[name], new[name], before != after and not dry_run)

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from requests_app import clients
 from requests_app.admin import cells
-from requests_app.admin.forms import DeedForm, DeedForms, Input, posted_reason, reason_input
+from requests_app.admin.forms import DeedForm, DeedForms, Input, lock_author, posted_reason, reason_input
 from requests_app.admin.page import Secret, Section, Table
 from requests_app.models import Account, ApiKey
 from requests_app.models.accounts import AccountStatus
@@ -44,6 +44,7 @@ def create(request: HttpRequest, admin: Any) -> list[Section] | None:
     conn = web_connection()
     try:
         with transaction(conn):
+            lock_author(conn, request)
             if not clients.create_account(conn, name):
                 raise clients.AccountRefused(f"account {name!r} exists already")
             key = clients.issue_key(conn, name)
@@ -65,6 +66,7 @@ def carry_out(request: HttpRequest, admin: Any, account: Account) -> Secret | No
     conn = web_connection()
     try:
         with transaction(conn):
+            lock_author(conn, request)
             text, key = _do(request, account)
             note(request, account, f"{text}: {reason}")
     except clients.AccountRefused as error:

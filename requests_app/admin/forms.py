@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
+from psycopg import Connection
+
+from requests_app.reviewers import lock_reviewer
 
 REASON_LIMIT: Final = 500
 
@@ -69,3 +73,14 @@ class DeedForms:
 def posted_reason(request: HttpRequest) -> str:
     """The reason of a POST on one line of at most REASON_LIMIT characters; "" when none was given."""
     return " ".join(request.POST.get("reason", "").split())[:REASON_LIMIT].replace("\x00", "")
+
+
+def lock_author(conn: Connection[Any], request: HttpRequest) -> str:
+    """The name of whoever does a deed, whose account cannot be disabled before the transaction ends. Raises PermissionDenied.
+
+    That the account was active when the request began is no check of the write (I11).
+    """
+    name = lock_reviewer(conn, int(request.user.pk or 0))
+    if name is None:
+        raise PermissionDenied
+    return name

@@ -13,7 +13,7 @@ from unfold.decorators import display
 
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
-from requests_app.admin.forms import DeedForm, DeedForms
+from requests_app.admin.forms import DeedForm, DeedForms, lock_author
 from requests_app.admin.page import Facts, Section
 from requests_app.models import DeadLetter
 from requests_app.models.jobs import LetterStatus
@@ -60,12 +60,13 @@ class LetterAdmin(RecordAdmin):
         """Redrive or drop. Raises PermissionDenied. Of two persons one has an effect."""
         if not request.user.has_perm(PERMISSION):
             raise PermissionDenied
-        deed, by = request.POST.get("deed", ""), request.user.get_username()
+        deed = request.POST.get("deed", "")
         if deed not in (_REDRIVE, _DROP):
             self.message_user(request, "This page knows no such deed.", messages.ERROR)
             return HttpResponseRedirect(self.page_url(obj))
         with transaction.atomic():
             conn = web_connection()
+            by = lock_author(conn, request)
             if deed == _DROP:
                 level, text = _told(letters.drop(conn, obj.pk, by), "Dropped: the job is gone for good.")
             else:

@@ -16,6 +16,7 @@ from django.utils.html import format_html
 from requests_app import runtime
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
+from requests_app.admin.forms import lock_author, posted_reason
 from requests_app.admin.page import Facts, Table
 from requests_app.models import RuntimeSetting
 from requests_app.runtime import REGISTRY, Parameter, SettingRefused, Type
@@ -81,7 +82,7 @@ class RuntimeSettingAdmin(RecordAdmin):
         return self._page(request, parameter)
 
     def _change(self, request: HttpRequest, parameter: Parameter) -> bool:
-        reason = request.POST.get("reason", "").strip()
+        reason = posted_reason(request)
         if not reason:
             self.message_user(request, "Say why: the reason is part of the history.", messages.ERROR)
             return False
@@ -91,8 +92,13 @@ class RuntimeSettingAdmin(RecordAdmin):
                 if request.POST.get("action") == "reset"
                 else runtime.parse(parameter.name, request.POST.get("value", ""))
             )
-            by = f"admin:{request.user.get_username()}"
-            done = runtime.change(web_connection(), parameter.name, value, by=by, reason=reason)
+            done = runtime.change(
+                web_connection(),
+                parameter.name,
+                value,
+                by=lambda conn: f"admin:{lock_author(conn, request)}",
+                reason=reason,
+            )
         except SettingRefused as error:
             self.message_user(request, str(error), messages.ERROR)
             return False

@@ -18,7 +18,7 @@ from unfold.decorators import display
 from requests_app import services_webhooks as services
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
-from requests_app.admin.forms import DeedForm, DeedForms, posted_reason, reason_input
+from requests_app.admin.forms import DeedForm, DeedForms, lock_author, posted_reason, reason_input
 from requests_app.admin.page import Facts, Section, Table
 from requests_app.models import PaymentIntent, RequestClient, Webhook, WebhookDelivery
 from requests_app.states import DeliveryState, Kind, WebhookState
@@ -263,6 +263,7 @@ def _redrive(request: HttpRequest, obj: WebhookDelivery, reason: str) -> bool:
     """Send it again and write down who did, in one transaction; False when there was nothing to do."""
     conn = web_connection()
     with transaction(conn):
+        lock_author(conn, request)
         if not services.redrive(conn, obj.pk):
             return False
         LogEntry.objects.create(

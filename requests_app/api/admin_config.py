@@ -8,18 +8,21 @@ min above max is refused, and `values` shows every parameter, changed or not.
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any, Final
 
+import psycopg
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from requests_app import runtime
-from requests_app.api.auth import Client, authenticate
+from requests_app.api.auth import Client, authenticate, unauthorized
 from requests_app.api.body import read_body
 from requests_app.api.labels import HTTP_STATUS
 from requests_app.api.refusals import Refused
 from requests_app.api.view import FaceView, json_response
 from requests_app.runtime import REGISTRY, Parameter, SettingRefused, Type
+from requests_app.store import accounts
 from requests_app.store.session import web_connection
 
 DISABLED_TEXT: Final = "Admin endpoints are not enabled"
@@ -64,7 +67,7 @@ class AdminConfig(FaceView):
         try:
             if name in REGISTRY and not REGISTRY[name].http:
                 raise SettingRefused(f"Unknown configuration parameter: {name}")
-            runtime.change(web_connection(), name, value, by=f"account:{client.name}", reason="POST /admin/config")
+            runtime.change(web_connection(), name, value, by=partial(_author, client), reason="POST /admin/config")
         except SettingRefused as error:
             return _error(400, str(error))
         return json_response(200, {"name": name, "value": value, "message": UPDATED_TEXT})
@@ -79,6 +82,16 @@ class AdminConfig(FaceView):
             return _error(403, DISABLED_TEXT), None
         client = authenticate(request)
         return (None, client) if client.operator else (_error(403, NO_OPERATOR_TEXT), None)
+
+
+def _author(client: Client, conn: psycopg.Connection[Any]) -> str:
+    """Who changes it, in the transaction of the change: the key is remembered for a moment, the account is asked now (I11).
+
+    Raises Refused.
+    """
+    if not accounts.lock_operator(conn, client.id):
+        raise unauthorized()
+    return f"account:{client.name}"
 
 
 def _document(raw: bytes) -> object:

@@ -1,8 +1,8 @@
 """Who is asking: the API key of a request and the client account behind it (design 3.4, 5.5).
 
 Keys are kept as SHA-256 digests. An effective key is remembered for a moment, so that the hot path makes one statement
-fewer; a revoked key or disabled account is refused at the latest when that moment is over, and no write of it can
-succeed even before: the writing statement checks the account itself.
+fewer; a revoked key or disabled account is refused at the latest when that moment is over, and no write of a disabled
+account can succeed even before: the transaction of the write checks the account itself.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ UPDATE client_account SET status = %(status)s WHERE name = %(name)s AND status <
 -- name: set_operator
 UPDATE client_account SET operator = %(operator)s WHERE name = %(name)s AND operator <> %(operator)s RETURNING id;
 
+-- name: lock_operator
+SELECT status = 'active' AND operator AS allowed FROM client_account WHERE id = %(id)s FOR SHARE;
+
 -- name: account_by_name
 SELECT id, name, status, created_at FROM client_account WHERE name = %(name)s;
 

@@ -26,6 +26,12 @@ def set_operator(conn: Connection, name: str, operator: bool) -> Row | None:
     return fetch_one(conn, "accounts", "set_operator", {"name": name, "operator": operator})
 
 
+def lock_operator(conn: Connection, account_id: int) -> bool:
+    """Whether the account is active and may change runtime settings, locked until the transaction ends."""
+    row = fetch_one(conn, "accounts", "lock_operator", {"id": account_id})
+    return row is not None and bool(row.allowed)
+
+
 def account_by_name(conn: Connection, name: str) -> Row | None:
     """(id, name, status, created_at), or None."""
     return fetch_one(conn, "accounts", "account_by_name", {"name": name})

@@ -58,6 +58,17 @@ def test_only_an_operator_s_key_opens_it(keys: dict[str, str], post: Callable[..
     assert store.history(web_connection(), None, 10) == []
 
 
+@pytest.mark.parametrize("change", ["status = 'disabled'", "operator = false"])
+def test_who_was_an_operator_when_the_key_was_looked_at_changes_nothing(
+    change: str, keys: dict[str, str], post: Callable[..., Any], conn: psycopg.Connection[Any]
+) -> None:
+    """I11: the key is remembered for a moment."""
+    assert Client().get(PATH, headers={"x-api-key": keys["ops"]}).status_code == 200
+    conn.execute(f"UPDATE client_account SET {change} WHERE name = 'ops'")
+    assert post({"param": TPS[0], "value": 5}).status_code == 401
+    assert store.history(conn, None, 10) == []
+
+
 @pytest.mark.parametrize("name", TPS)
 def test_20_4_tps_are_set_and_limited(post: Callable[..., Any], name: str) -> None:
     for value in (1, 1000, 50):
