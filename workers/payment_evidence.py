@@ -69,25 +69,31 @@ def _evidence(context: ShiftContext, command: OpenCommand) -> Evidence | Verdict
         return rejected("not a transaction hash")
     if len(tx_hash) != 32:
         return rejected("not a transaction hash")
-    receipt, finalized = _receipt(context, tx_hash)
+    receipt, final = _receipt(context, tx_hash)
     exact = receipt is not None and receipt.status == 1 and carries(intent, receipt)
-    return Evidence(
-        unused, tx_hash, exact, exact and receipt is not None and receipt.block_number <= finalized, otherwise
-    )
+    return Evidence(unused, tx_hash, exact, exact and final, otherwise)
 
 
-def _receipt(context: ShiftContext, tx_hash: bytes) -> tuple[Receipt | None, int]:
-    """The receipt, and the number of the finalized block."""
+def _receipt(context: ShiftContext, tx_hash: bytes) -> tuple[Receipt | None, bool]:
+    """The receipt, and whether its block is final: not above the finalized one, and the one that the chain has at its height.
+
+    Each of these may come from another node, and a node may be on a fork that gave way.
+    """
     gateway = context.clients.gateway
     crash_point("before_named_receipt_rpc")
     try:
         (answer,), finalized = gateway.receipts([tx_hash]), gateway.finalized().number
+        receipt = answer.value if isinstance(answer, Ok) else None
+        blocks = [] if receipt is None else gateway.blocks([receipt.block_number])
     except (RpcError, RpcUnavailable) as error:
         raise Unavailable(str(error)) from None
     crash_point("after_named_receipt_rpc")
     if not isinstance(answer, Ok):
         raise Unavailable("the receipt could not be read")
-    return answer.value, finalized
+    if receipt is None:
+        return None, False
+    shown = [one.value.hash for one in blocks if isinstance(one, Ok) and one.value is not None]
+    return receipt, receipt.block_number <= finalized and shown == [receipt.block_hash]
 
 
 def carries(intent: Intent, receipt: Receipt) -> bool:

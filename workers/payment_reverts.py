@@ -7,19 +7,21 @@ very block, whether the authorization is used. Used: whoever executed it is foun
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from requests_app.crash_points import crash_point
+from requests_app.store import intents as intent_store
 from requests_app.store import settling as store
 from requests_app.store.attempts import Found, OpenAttempt
 from requests_app.store.intents import Intent
 from requests_app.store.session import retry_serialization
 from requests_app.transitions import recording
 from requests_app.transitions.payment_ends import RevertedPayment
+from workers.chain.client import FINALIZED, LATEST
 from workers.chain.hexdata import hex_data, hex_quantity
 from workers.chain.payments import AuthorizationKey, Spent
-from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable
+from workers.chain.rpc_errors import Answer, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Receipt
 from workers.signers import Lane
 
@@ -42,16 +44,43 @@ def key_of(intent: Intent) -> AuthorizationKey:
 def spender(context: ShiftContext, intent: Intent) -> Spent | None:
     """The transaction that used or canceled the payment's authorization: from the stored log, else from the chain's.
 
+    A cancellation ends the payment for good, and the stored log may hold one of a block that gave way: the chain has to show it.
     None: nothing shows it. Raises RpcError, RpcUnavailable.
     """
     key = key_of(intent)
     seen = store.seen_spent(context.conn, [(key.ref, key.token, key.authorizer)]).get(key.ref)
-    if seen is not None:
+    if seen is not None and not seen.canceled:
         return Spent(*seen)
     crash_point("before_find_spent_rpc")
     found = context.clients.gateway.find_spent(key, int(intent.created_at.timestamp()) - CLOCK_SLACK_SECONDS)
     crash_point("after_find_spent_rpc")
     return found
+
+
+def states(context: ShiftContext, intents: Sequence[Intent], block: str) -> list[Answer[bool]]:
+    """Whether each payment's authorization is used or canceled at a block."""
+    crash_point("before_authorization_state_rpc")
+    said = context.clients.gateway.authorization_states([key_of(one) for one in intents], block)
+    crash_point("after_authorization_state_rpc")
+    return said
+
+
+def unused(context: ShiftContext, payments: Mapping[int, int]) -> tuple[set[int], set[int]]:
+    """Of payments by nonce: the nonces of those whose authorization the chain says nothing of, and the payments whose it calls unused,
+    in its newest state and in the finalized one."""
+    if not payments:
+        return set(), set()
+    found = {one.id: one for one in intent_store.read_intents(context.conn, sorted(payments.values()))}
+    nonces = [nonce for nonce, payment in payments.items() if payment in found]
+    asked = [found[payments[nonce]] for nonce in nonces]
+    said = list(zip(states(context, asked, LATEST), states(context, asked, FINALIZED), strict=True))
+    unsaid = {nonce for nonce, pair in zip(nonces, said, strict=True) if not all(isinstance(one, Ok) for one in pair)}
+    free = {
+        payments[nonce]
+        for nonce, pair in zip(nonces, said, strict=True)
+        if all(isinstance(one, Ok) and not one.value for one in pair)
+    }
+    return unsaid, free
 
 
 def judge(context: ShiftContext, lane: Lane, final: Sequence[tuple[OpenAttempt, Receipt]]) -> None:
@@ -75,9 +104,7 @@ def judge(context: ShiftContext, lane: Lane, final: Sequence[tuple[OpenAttempt, 
 
 def _verdict(context: ShiftContext, intent: Intent, receipt: Receipt) -> RevertedPayment | None:
     evidence: dict[str, Any] = {"tx_hash": hex_data(receipt.tx_hash), "block": receipt.block_number}
-    crash_point("before_authorization_state_rpc")
-    (used,) = context.clients.gateway.authorization_states([key_of(intent)], hex_quantity(receipt.block_number))
-    crash_point("after_authorization_state_rpc")
+    (used,) = states(context, [intent], hex_quantity(receipt.block_number))
     if not isinstance(used, Ok):
         return None
     if not used.value:

@@ -18,12 +18,13 @@ from requests_app.transitions.sending import Held, Price, Wanted
 from workers import broadcast, signers
 from workers.broadcast import Sent
 from workers.chain.calldata import ContractCall, Unencodable
-from workers.chain.client import FINALIZED
+from workers.chain.client import FINALIZED, LATEST
 from workers.chain.errors import SendClass, classify_send, revert_of
-from workers.chain.hexdata import hex_data
+from workers.chain.hexdata import hex_data, hex_quantity
 from workers.chain.payments import FOR_GOOD, Refusal, encode_transfer, refusal_of
 from workers.chain.reverts import Revert
 from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
+from workers.chain.views import Block
 from workers.estimate import current_price
 from workers.payment_reverts import key_of, spender
 from workers.senders import Examined, Trace, Verdict
@@ -45,6 +46,11 @@ def _seconds_left(intent: Intent) -> float:
     """Until the authorization's window closes, by the database's clock at the moment it was read."""
     read_at = intent.updated_at.timestamp() + intent.age_seconds
     return int((intent.authorization or {})["valid_before"]) - read_at
+
+
+def _is_past(block: Block, intent: Intent) -> bool:
+    """Whether the authorization's window is over at a block."""
+    return block.timestamp >= int((intent.authorization or {})["valid_before"])
 
 
 class LaneSender:
@@ -173,7 +179,14 @@ class LaneSender:
         """The chain calls the authorization used, or its window over: who used it, or is it proven that nobody can any more?"""
         intent, gateway = item.case.intent, self._context.clients.gateway
         fresh = intent.state is IntentState.AUTHORIZED
-        tag = "latest" if fresh or refusal is Refusal.USED else FINALIZED
+        tag = LATEST
+        block: Block | None = None
+        if refusal is Refusal.EXPIRED and not fresh:
+            block = self._finalized()
+            if block is None:
+                return Examined(Verdict.UNANSWERED, why)
+            # The window and what was done within it are read of one block: the finalized one may move between two calls.
+            tag = hex_quantity(block.number)
         crash_point("before_over_rpc")
         (used,) = gateway.authorization_states([key_of(intent)], tag)
         (sure,) = gateway.authorization_states([key_of(intent)], FINALIZED)
@@ -182,7 +195,7 @@ class LaneSender:
             self.silent = True
             return Examined(Verdict.UNANSWERED, why)
         if not used.value:
-            closed = refusal is Refusal.EXPIRED and intent.window_closed and (fresh or self._final_past(intent))
+            closed = refusal is Refusal.EXPIRED and intent.window_closed and (block is None or _is_past(block, intent))
             return Examined(
                 Verdict.CLOSED if closed else Verdict.LATER, why, seconds=None if closed else SECOND_LOOK_SECONDS
             )
@@ -211,16 +224,16 @@ class LaneSender:
         crash_point("after_spent_final_rpc")
         return block <= finalized
 
-    def _final_past(self, intent: Intent) -> bool:
-        """Whether the finalized chain is past the authorization's window."""
+    def _finalized(self) -> Block | None:
+        """The finalized block; None, and silent, when the node does not say."""
         crash_point("before_window_final_rpc")
         try:
             finalized = self._context.clients.gateway.finalized()
         except (RpcError, RpcUnavailable):
             self.silent = True
-            return False
+            return None
         crash_point("after_window_final_rpc")
-        return finalized.timestamp >= int((intent.authorization or {})["valid_before"])
+        return finalized
 
     def _until_valid(self, intent: Intent) -> float:
         """Seconds until the authorization's window opens, by the chain's clock; it is asked again at least every hour."""

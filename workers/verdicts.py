@@ -16,12 +16,13 @@ from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import SignerStatus, SlotState
 from requests_app.store import nonces as store
+from requests_app.store import settling
 from requests_app.store.attempts import OpenAttempt
 from requests_app.store.queue import Subject
 from requests_app.store.session import transaction
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
-from workers import missing, signers
+from workers import missing, payment_reverts, signers
 from workers.chain.hexdata import MalformedHex, hex_data, quantity
 from workers.chain.rpc import Call
 from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable, WrongChain
@@ -90,8 +91,10 @@ def finalize(context: ShiftContext, lane: Lane) -> int:
         crash_point("after_reopen_slots_commit")
         lane.has_open = True
     good = [one.nonce for one in mined if shown.get(one.block) == one.block_hash]
+    unsaid, unused = payment_reverts.unused(context, settling.asked_ends(context.conn, lane.id, good))
     crash_point("before_finalize_slots_commit")
-    closed = sending.close_slots(context.conn, lane.id, good, lane.held.epoch)
+    good = [nonce for nonce in good if nonce not in unsaid]
+    closed = sending.close_slots(context.conn, lane.id, good, lane.held.epoch, unused)
     crash_point("after_finalize_slots_commit")
     filled = [one.nonce for one in closed if one.state is SlotState.DEAD]
     if filled:

@@ -103,6 +103,17 @@ SELECT r.id FROM payment_intent r
    AND NOT EXISTS (SELECT 1 FROM dead_letter d WHERE d.kind = 4 AND d.subject_id = r.id AND d.status = 'parked')
  ORDER BY r.updated_at LIMIT %(limit)s::bigint;
 
--- name: is_attempt
-SELECT 1 FROM tx_attempt t JOIN nonce_slot s ON s.signer_id = t.signer_id AND s.nonce = t.nonce
- WHERE t.tx_hash = %(tx_hash)b AND s.kind = 4 AND s.subject_id = %(id)s;
+-- name: asked_ends
+-- Payments in review whose nonce was spent on nothing because a person asked for that, not closed for ever yet.
+SELECT r.id, s.nonce FROM nonce_slot s
+  JOIN payment_intent r ON r.id = s.subject_id AND r.state = 'needs_review'
+  JOIN tx_attempt w ON w.signer_id = s.signer_id AND w.nonce = s.nonce AND w.tx_hash = s.winner_hash AND w.kind IN ('cancel', 'fill')
+ WHERE s.signer_id = %(signer)s AND s.nonce = ANY(%(nonces)b::bigint[]) AND s.kind = 4 AND s.state = 'mined'
+   AND EXISTS (SELECT 1 FROM tx_attempt c
+                WHERE c.signer_id = s.signer_id AND c.nonce = s.nonce AND c.kind = 'cancel' AND c.command_id IS NOT NULL)
+ ORDER BY s.nonce;
+
+-- name: own_hashes
+-- Every transaction that was signed for these payments.
+SELECT s.subject_id, t.tx_hash FROM nonce_slot s JOIN tx_attempt t ON t.signer_id = s.signer_id AND t.nonce = s.nonce
+ WHERE s.kind = 4 AND s.subject_id = ANY(%(ids)b::bigint[]);

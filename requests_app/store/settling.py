@@ -176,6 +176,13 @@ def lost_payments(conn: Connection[Any], idle: float, limit: int) -> list[int]:
     return [row.id for row in fetch_all(conn, "settling", "lost_payments", {"idle": float(idle), "limit": limit})]
 
 
-def is_attempt(conn: Connection[Any], intent_id: int, tx_hash: bytes) -> bool:
-    """Whether a 32-byte hash is one of the transactions that were signed for this payment."""
-    return fetch_one(conn, "settling", "is_attempt", {"id": intent_id, "tx_hash": tx_hash}) is not None
+def asked_ends(conn: Connection[Any], signer_id: int, nonces: Sequence[int]) -> dict[int, int]:
+    """Payments in review, by nonce, that end with these nonces: a person asked to spend them on nothing, and that was mined."""
+    rows = fetch_all(conn, "settling", "asked_ends", {"signer": signer_id, "nonces": list(nonces)}) if nonces else []
+    return {row.nonce: row.id for row in rows}
+
+
+def own_hashes(conn: Connection[Any], ids: Sequence[int]) -> set[tuple[int, bytes]]:
+    """(payment, 32-byte hash) of every transaction that was signed for these payments."""
+    rows = fetch_all(conn, "settling", "own_hashes", {"ids": list(ids)}) if ids else []
+    return {(row.subject_id, bytes(row.tx_hash)) for row in rows}

@@ -6,7 +6,7 @@ listener's, in whose name a fact of the chain is written. Nothing here fails a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
@@ -42,9 +42,12 @@ def park(
     detail: str,
     epoch: int | None = None,
 ) -> list[Moved]:
-    """settling or confirming -> needs_review with an open case each. Those in other states are left out."""
+    """settling or confirming -> needs_review with an open case each. Those in other states are left out, and so are those that
+    somebody else's transaction carries: what becomes of our nonce says nothing of them, the listener judges them by the log."""
     moved: list[Moved] = []
-    found = store.lock_intents(conn, sorted(evidence))
+    locked = store.lock_intents(conn, sorted(evidence))
+    ours = _ours(conn, locked)
+    found = [one for one in locked if one.state is not IntentState.CONFIRMING or one.id in ours]
     for state, actor in _OWNERS.items():
         changes = [
             Change.of(one, reason=detail, evidence=evidence[one.id]) for one in found if one.state is state
@@ -77,23 +80,26 @@ def confirm_other(conn: Connection[Any], spenders: Mapping[int, bytes]) -> list[
     return intents.move(conn, IntentState.CONFIRMING, taken, IntentActor.LISTENER)
 
 
-def close(conn: Connection[Any], filled: Mapping[int, str | None], epoch: int) -> list[Moved]:
+def close(conn: Connection[Any], filled: Mapping[int, str | None], epoch: int, unused: Collection[int]) -> list[Moved]:
     """Payments whose nonce was spent on nothing, final; the value is the command that asked for it, if a person did.
 
-    Where a person asked they fail and their hold is voided, unless the log shows that somebody else executed the authorization.
-    The others get a job again: the settle worker sees whether their window is closed for good, or signs them anew.
+    Where a person asked, those whose authorization the chain calls `unused` fail, and their hold is voided; somebody else may have
+    executed the others, and a person looks again. Who was not asked for gets a job again: the settle worker sees whether the window is
+    closed for good, or signs anew.
     """
     found = store.lock_intents(conn, sorted(filled))
     asked = [one for one in found if filled[one.id] is not None and one.state is IntentState.NEEDS_REVIEW]
     executed = {
         ref for ref, seen in settling_store.seen_spent(conn, [_key(one) for one in asked]).items() if not seen.canceled
     }
-    changes = [Change.of(one, reason=CANCELED_BY_OPERATOR) for one in asked if one.ref not in executed]
+    over = [one for one in asked if one.id in unused and one.ref not in executed]
+    changes = [Change.of(one, reason=CANCELED_BY_OPERATOR) for one in over]
     failed = intents.move(conn, IntentState.FAILED, changes, IntentActor.OPERATOR, epoch=epoch)
     store.drop_settle(conn, [one.intent.id for one in failed])
-    lost = [one for one in found if one.state is IntentState.CONFIRMING]
     # The no-op has won: whatever was confirming at this nonce will never be mined.
-    back = [Change.of(one, reason="its nonce was spent on nothing") for one in lost if _ours(conn, one)]
+    ours = _ours(conn, found)
+    lost = [one for one in found if one.state is IntentState.CONFIRMING and one.id in ours]
+    back = [Change.of(one, reason="its nonce was spent on nothing") for one in lost]
     settling = [one.intent for one in intents.move(conn, IntentState.SETTLING, back, IntentActor.LISTENER)]
     settling += [one for one in found if one.state is IntentState.SETTLING]
     store.enqueue_settle(conn, [one.id for one in settling], RESCUE)
@@ -101,9 +107,10 @@ def close(conn: Connection[Any], filled: Mapping[int, str | None], epoch: int) -
     return failed
 
 
-def _ours(conn: Connection[Any], intent: Intent) -> bool:
-    """Whether the hash on record is one of our attempts at the nonce that is gone."""
-    return intent.tx_hash is not None and settling_store.is_attempt(conn, intent.id, intent.tx_hash)
+def _ours(conn: Connection[Any], found: Sequence[Intent]) -> set[int]:
+    """Those whose hash on record is one of the transactions that we signed for them."""
+    signed = settling_store.own_hashes(conn, [one.id for one in found if one.tx_hash is not None])
+    return {one.id for one in found if one.tx_hash is not None and (one.id, one.tx_hash) in signed}
 
 
 def _key(intent: Intent) -> tuple[bytes, bytes, bytes]:

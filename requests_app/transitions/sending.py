@@ -6,7 +6,7 @@ targets come from `states.TRANSITIONS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from psycopg import Connection
@@ -202,11 +202,14 @@ def _left(verb: Verb, rows: Sequence[Any]) -> list[Subject]:
     return [Subject(Kind(row.kind), row.id) for row in rows]
 
 
-def close_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], epoch: int) -> list[nonces_store.Closed]:
+def close_slots(
+    conn: Connection[Any], signer_id: int, nonces: Sequence[int], epoch: int, unused: Collection[int]
+) -> list[nonces_store.Closed]:
     """Mined slots that hold for ever: final, or dead when their nonce was spent on nothing. A fact: not fenced.
 
     Rows whose reviewer asked for that (the no-op carries the command) end as failure in the same transaction; those whose
-    nonce the system filled go on waiting for a person, or, payments that are still settling, for the settle worker.
+    nonce the system filled go on waiting for a person, or, payments that are still settling, for the settle worker. `unused`:
+    payments whose authorization the chain calls unused, of those that end by that.
     """
     with transaction(conn):
         closed = nonces_store.finalize_slots(conn, signer_id, nonces)
@@ -222,7 +225,7 @@ def close_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int], ep
                 generic.close_reviews(conn, kind, ended, Verb.REJECT.value)
         payments = [one for one in closed if one.state is SlotState.DEAD and one.subject.kind is Kind.PAYMENT]
         if payments:
-            payment_ends.close(conn, {one.subject.id: one.command_id for one in payments}, epoch)
+            payment_ends.close(conn, {one.subject.id: one.command_id for one in payments}, epoch, unused)
         crash_point("before_close_slots_commit")
     crash_point("after_close_slots_commit")
     return closed

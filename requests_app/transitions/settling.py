@@ -240,23 +240,35 @@ def give_up(conn: Connection[Any], hopeless: Sequence[Hopeless]) -> list[Moved]:
         return []
     reasons = {one.intent.id: one.reason for one in hopeless}
     with transaction(conn):
-        settling = [one for one in hopeless if one.intent.state is IntentState.SETTLING]
+        standing = {one.id: one for one in intent_store.lock_intents(conn, sorted(reasons))}
+        ends = {one.intent.id: end for one in hopeless if (end := _end(one, standing.get(one.intent.id)))}
+        parked = [
+            GivenUp(
+                one.receipt, one.reason, ends.get(one.intent.id, standing.get(one.intent.id, one.intent).state).value
+            )
+            for one in hopeless
+        ]
+        # A stale receipt: somebody else has the job in hand, and may have signed the payment since at the version that was read here.
+        current = set(letters.park_jobs(conn, parked))
+        ours = [one for one in hopeless if one.receipt.job_id in current and one.intent.id in ends]
         lost = [
             Change.of(one.intent, reason=one.reason, evidence={"attempts": one.receipt.attempt, "reason": one.reason})
-            for one in settling if one.signed
+            for one in ours if one.signed
         ]  # fmt: skip
         moved = intents.move(conn, IntentState.NEEDS_REVIEW, lost, RELAYER, review=ReasonCode.OUTCOME_UNKNOWN)
-        unsent = [Change.of(one.intent, reason=one.reason) for one in settling if not one.signed]
+        unsent = [Change.of(one.intent, reason=one.reason) for one in ours if not one.signed]
         failed = intents.move(conn, IntentState.FAILED, unsent, RELAYER)
-        now = {one.intent.id: one.intent.state for one in [*moved, *failed]}
-        letters.park_jobs(
-            conn,
-            [GivenUp(one.receipt, one.reason, now.get(one.intent.id, one.intent.state).value) for one in hopeless],
-        )
         ledger.append(conn, [void_of(one.intent, RELAYER, memo=reasons[one.intent.id]) for one in failed])
         crash_point("before_give_up_commit")
     crash_point("after_give_up_commit")
     return [*moved, *failed]
+
+
+def _end(one: Hopeless, now: Intent | None) -> IntentState | None:
+    """What a settling payment becomes with its job; None for one that stays as it is."""
+    if now is None or now.version != one.intent.version or now.state is not IntentState.SETTLING:
+        return None
+    return IntentState.NEEDS_REVIEW if one.signed else IntentState.FAILED
 
 
 UNKNOWN_SPENDER: Final = "the token calls the authorization used, but no transaction shows it"
