@@ -81,18 +81,19 @@ RETURNING d.id, d.attempts AS attempt, d.webhook_id, d.public_id, d.event, d.kin
 
 -- name: record_deliveries
 -- What became of a batch. A delivery that was made is made, whoever has taken it up since; anything else counts only for the attempt that
--- is the latest.
-WITH asked AS MATERIALIZED (
+-- is the latest. One moment for all: two readings of the clock may differ by a microsecond.
+WITH moment AS MATERIALIZED (SELECT clock_timestamp() AS at),
+asked AS MATERIALIZED (
   SELECT * FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(targets)s::text[], %(statuses)s::smallint[], %(errors)s::text[],
                        %(delays)s::float8[]) AS t(id, attempt, target, status, error, delay)),
 old AS MATERIALIZED (
   SELECT d.id FROM webhook_delivery d JOIN asked ON asked.id = d.id ORDER BY d.id FOR UPDATE OF d)
 UPDATE webhook_delivery d
    SET state = asked.target, last_status = asked.status, last_error = asked.error, leased_by = NULL,
-       next_attempt_at = CASE WHEN asked.target = %(source)s THEN clock_timestamp() + make_interval(secs => asked.delay) ELSE d.next_attempt_at END,
-       delivered_at = CASE WHEN asked.target = 'delivered' THEN clock_timestamp() END,
-       ended_at = CASE WHEN asked.target <> %(source)s THEN clock_timestamp() END
-  FROM old JOIN asked ON asked.id = old.id
+       next_attempt_at = CASE WHEN asked.target = %(source)s THEN moment.at + make_interval(secs => asked.delay) ELSE d.next_attempt_at END,
+       delivered_at = CASE WHEN asked.target = 'delivered' THEN moment.at END,
+       ended_at = CASE WHEN asked.target <> %(source)s THEN moment.at END
+  FROM old JOIN asked ON asked.id = old.id CROSS JOIN moment
  WHERE d.id = old.id AND d.state = %(source)s AND (asked.target = 'delivered' OR d.attempts = asked.attempt)
 RETURNING d.id, d.state;
 
