@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import psycopg
 import pytest
 
 from tests.reported import LINES
+
+# How long an example takes, or the finding of one, says something about the machine.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
