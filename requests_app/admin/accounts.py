@@ -173,11 +173,23 @@ admin.site.unregister(Group)
 
 @admin.register(User)
 class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
-    """People who may log in; superusers only, by Django's permissions."""
+    """People who may log in; superusers only, by Django's permissions.
+
+    A name stays whose it was, and nobody is deleted but disabled: decisions and holds name their people, and whoever proposed under another
+    name would be somebody else to the check of the second person. With a person the log of their deeds would go, too.
+    """
 
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+
+    def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
+        """The name, once there is one."""
+        return (*super().get_readonly_fields(request, obj), *(("username",) if obj else ()))
+
+    def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
+        """Nobody: see above."""
+        return False
 
 
 @admin.register(Group)

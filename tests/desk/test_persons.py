@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
+from django.test import Client
 from django.urls import reverse
 
 from requests_app import models
-from tests.desk.people import Person, person
+from tests.desk.people import Person, parked, person
 from tests.desk.scene import Scene
 
 pytestmark = pytest.mark.django_db
@@ -76,3 +77,36 @@ def test_who_is_disabled_on_the_way_makes_no_client_and_changes_no_setting(ada: 
     changed = ada.client.post(page_of(models.RuntimeSetting, "api_retry_after_seconds"), {"value": "9", "reason": "r"})
     assert (made.status_code, changed.status_code) == (403, 403)
     assert rows() == before
+
+
+def test_a_person_keeps_their_name_and_is_not_deleted(scene: Scene, ada: Person, admin_client: Client) -> None:
+    """Decisions name persons: under a new name the proposer would be another, and a deletion would take the log of deeds along."""
+    page = reverse("admin:auth_user_change", args=(ada.user.pk,))
+    assert "first_name" in admin_client.get(page).content.decode()
+    posted = {"username": "eve", "first_name": "Ada", "is_active": "on", "is_staff": "on"}
+    fields = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00", "last_login_0": "", "last_login_1": ""}
+    assert admin_client.post(page, {**posted, **fields}).status_code == 302
+    ada.user.refresh_from_db()
+    assert (ada.user.username, ada.user.first_name) == ("ada", "Ada")
+    ada.client.post(page_of(models.Account, scene.client.pk), {"deed": "disable", "reason": "r"})
+    noted = LogEntry.objects.count()
+    deletion = reverse("admin:auth_user_delete", args=(ada.user.pk,))
+    assert admin_client.post(deletion, {"post": "yes"}).status_code == 403
+    chosen = {"action": "delete_selected", "_selected_action": ada.user.pk, "post": "yes"}
+    admin_client.post(reverse("admin:auth_user_changelist"), chosen)
+    assert User.objects.filter(pk=ada.user.pk).exists()
+    assert LogEntry.objects.count() >= noted
+
+
+def test_a_proposer_under_a_new_name_does_not_confirm_it(scene: Scene, admin_client: Client) -> None:
+    """The sequence that the name prevents: propose, be renamed, confirm."""
+    eve = person("eve", "approver")
+    case = parked(scene, slot_state="dead")
+    assert eve.decide(case, "fail").status_code == 302
+    page = reverse("admin:auth_user_change", args=(eve.user.pk,))
+    fields = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00", "is_active": "on", "is_staff": "on"}
+    admin_client.post(page, {"username": "adam", "groups": [group.pk for group in eve.user.groups.all()], **fields})
+    decision = models.ReviewDecision.objects.get(case=case)
+    assert eve.post(case, "confirm", decision=decision.pk).status_code == 403
+    decision.refresh_from_db()
+    assert decision.state == "awaiting_second"
