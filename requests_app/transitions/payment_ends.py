@@ -41,13 +41,19 @@ def park(
     reason: ReasonCode,
     detail: str,
     epoch: int | None = None,
+    *,
+    of_nonce: bool = False,
 ) -> list[Moved]:
-    """settling or confirming -> needs_review with an open case each. Those in other states are left out, and so are those that
-    somebody else's transaction carries: what becomes of our nonce says nothing of them, the listener judges them by the log."""
+    """settling or confirming -> needs_review with an open case each. Those in other states are left out.
+
+    `of_nonce`: the reason is what became of our nonce, which says nothing of a payment that somebody else's transaction carries: the
+    listener judges that one by the log.
+    """
     moved: list[Moved] = []
-    locked = store.lock_intents(conn, sorted(evidence))
-    ours = _ours(conn, locked)
-    found = [one for one in locked if one.state is not IntentState.CONFIRMING or one.id in ours]
+    found = store.lock_intents(conn, sorted(evidence))
+    if of_nonce:
+        ours = _ours(conn, found)
+        found = [one for one in found if one.state is not IntentState.CONFIRMING or one.id in ours]
     for state, actor in _OWNERS.items():
         changes = [
             Change.of(one, reason=detail, evidence=evidence[one.id]) for one in found if one.state is state
@@ -63,7 +69,7 @@ def revert(conn: Connection[Any], reverted: Sequence[RevertedPayment]) -> list[M
     unused = {one.intent_id: one.evidence for one in reverted if one.used_by is None}
     for name in sorted({by_id[key].reason for key in unused}):
         mine = {key: value for key, value in unused.items() if by_id[key].reason == name}
-        moved += park(conn, mine, ReasonCode.REVERTED_FINAL, name)
+        moved += park(conn, mine, ReasonCode.REVERTED_FINAL, name, of_nonce=True)
     return moved
 
 

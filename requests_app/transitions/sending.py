@@ -188,7 +188,7 @@ def park(
             parked = generic.park(conn, kind, mine, reason, Actor.WORKER, detail=detail, epoch=fence.epoch)
             changed += [Subject(kind, row.id) for row in parked]
         payments = {subject.id: found for subject, found in evidence.items() if subject.kind is Kind.PAYMENT}
-        moved = payment_ends.park(conn, payments, reason, detail, fence.epoch) if payments else []
+        moved = payment_ends.park(conn, payments, reason, detail, fence.epoch, of_nonce=True) if payments else []
         changed += [Subject(Kind.PAYMENT, one.intent.id) for one in moved]
         crash_point("before_park_commit")
     crash_point("after_park_commit")
