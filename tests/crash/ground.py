@@ -255,24 +255,20 @@ class Ground:
         The bots' own are always kept: they would not notice that a nonce of theirs is free again.
         """
         ours = "0x" + self.signer.hex()
-        blocks = self._at_a_fresh_block(first)
-        places = [
-            (one["hash"], place)
-            for place, block in enumerate(blocks)
-            for one in block["transactions"]
-            if not (without_ours and one["from"].lower() == ours)
-        ]
-        raws = self.rpc.batch([("eth_getRawTransactionByHash", [one]) for one, _ in places])
-        again = [[raw, place] for raw, (_, place) in zip(raws, places, strict=True)]
-        take_back(self.rpc, len(blocks), again)
-        assert self.rpc.call("eth_getBlockByNumber", hex(first), False)["hash"] != blocks[0]["hash"]
 
-    def _at_a_fresh_block(self, first: int) -> list[dict[str, Any]]:
-        """The blocks from `first` to the head, with their transactions, read just after the head appeared."""
-        head = old = self.rpc.head()
-        while head == old:
-            head = self.rpc.head()
-        return self.rpc.batch([("eth_getBlockByNumber", [hex(number), True]) for number in range(first, head + 1)])
+        def again(depth: int) -> list[list[Any]]:
+            numbers = range(first, first + depth)
+            blocks = self.rpc.batch([("eth_getBlockByNumber", [hex(number), True]) for number in numbers])
+            places = [
+                (one["hash"], place)
+                for place, block in enumerate(blocks)
+                for one in block["transactions"]
+                if not (without_ours and one["from"].lower() == ours)
+            ]
+            raws = self.rpc.batch([("eth_getRawTransactionByHash", [one]) for one, _ in places])
+            return [[raw, place] for raw, (_, place) in zip(raws, places, strict=True)]
+
+        take_back(self.rpc, first, again)
 
     def answered(self, kind: Kind, ref: bytes, upto: int) -> bool:
         """Whether the gateway's answer to a reference, all of it, is in the blocks up to `upto`."""

@@ -21,7 +21,7 @@ from workers.settle import SettleTurn
 from workers.thresholds import thresholds_of
 
 __all__ = ["chains", "world"]
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(500)]
 
 
 @pytest.fixture
@@ -56,15 +56,12 @@ def test_anvil_takes_blocks_back(world: Any, follow: Any, keep: bool) -> None:
         follow.poll(conn)
         return statuses(world, subjects) == ["receipt_received"] * 2
 
-    wait_until(received, 20, "both receipts")
+    wait_until(received, 60, "both receipts")
     first = min(row[0] for row in conn.execute("SELECT block_number FROM tx_attempt").fetchall())
     source = envelopes.read_source(conn, 1)
     assert source is not None
     with world.chains.gateway_rpc() as rpc:
-        depth = rpc.call("eth_blockNumber")
-        depth = int(depth, 16) - first + 1
-        again = [["0x" + raw.hex(), depth - 1] for raw in raws] if keep else []
-        take_back(rpc, depth, again)
+        take_back(rpc, first, lambda depth: [["0x" + raw.hex(), depth - 1] for raw in raws] if keep else [])
         gone = [answer.value for answer in world.context.clients.gateway.receipts(hashes)]
         assert keep == all(gone)
 
@@ -73,7 +70,7 @@ def test_anvil_takes_blocks_back(world: Any, follow: Any, keep: bool) -> None:
         follow.poll(conn)
         return bool(conn.execute("SELECT 1 FROM chain_reorg").fetchone())
 
-    wait_until(withdrawn, 20, "the reorganisation to be found")
+    wait_until(withdrawn, 60, "the reorganisation to be found")
     if not keep:
         assert statuses(world, subjects) == ["tx_in_flight"] * 2
 
@@ -83,7 +80,7 @@ def test_anvil_takes_blocks_back(world: Any, follow: Any, keep: bool) -> None:
         settle.run(world.context)
         return received()
 
-    wait_until(back, 30, "the same transactions in other blocks")
+    wait_until(back, 60, "the same transactions in other blocks")
     found = [receipt.tx_hash for receipt in mined(world, subjects)]
     assert found == hashes
     assert conn.execute("SELECT count(*) FROM tx_attempt").fetchone() == (2,)
