@@ -119,4 +119,4 @@ def committed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr("requests_app.api.v1.views.watch", watch)
     with connect("worker") as connection:
         yield connection
-    wait_until(lambda: not any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 5)
+    wait_until(lambda: not any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 60)

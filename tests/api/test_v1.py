@@ -245,7 +245,7 @@ def test_wait_of_a_final_row_is_no_wait(api: Api, alice: int, conn: psycopg.Conn
     job = insert_job(conn, alice, Kind.PUBLIC_DECRYPT, Status.COMPLETED, res=PUBLIC_RESULT)
     started = time.monotonic()
     assert api.get(f"/v1/public-decrypt/{job}?wait=25").status_code == 200
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_long_poll_answers_when_the_row_is_final(committed: psycopg.Connection[Any]) -> None:
@@ -254,14 +254,14 @@ def test_long_poll_answers_when_the_row_is_final(committed: psycopg.Connection[A
     job = insert_job(committed, account, Kind.PUBLIC_DECRYPT, Status.RECEIPT_RECEIVED)
     finish = (committed, Kind.PUBLIC_DECRYPT, job, Status.COMPLETED)
     done = threading.Timer(0.3, set_status, finish, {"res": PUBLIC_RESULT})
-    done.start()
     started = time.monotonic()
+    done.start()
     response = Api().get(f"/v1/public-decrypt/{job}?wait=20")
     elapsed = time.monotonic() - started
     done.join()
     assert response.status_code == 200
     assert response.json()["result"] == PUBLIC_RESULT
-    assert 0.2 < elapsed < 10
+    assert 0.3 <= elapsed < 19
 
 
 def test_long_poll_that_runs_out_answers_the_state(committed: psycopg.Connection[Any]) -> None:

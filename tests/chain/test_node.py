@@ -63,7 +63,7 @@ def test_every_form_is_encoded_estimated_signed_sent_mined_and_found_in_the_log(
     start = gateway.head_number()
     assert send(chains, *(item for item, _ in signed)) == [SendClass.ACCEPTED] * 5
     hashes = [tx_hash for _, tx_hash in signed]
-    wait_until(lambda: all(value(answer) for answer in gateway.receipts(hashes)), 20)
+    wait_until(lambda: all(value(answer) for answer in gateway.receipts(hashes)), 60)
     receipts = [value(answer) for answer in gateway.receipts(hashes)]
     assert [(receipt.status, receipt.to) for receipt in receipts] == [(1, call.to) for call in calls]
     found = gateway.events(start, gateway.head_number())
@@ -150,7 +150,7 @@ def test_what_the_node_says_to_bad_sends_is_classified(chains: Chains) -> None:
     assert send(chains, foreign.sign(nonce, to, b"", *price)[0]) == [SendClass.REJECTED_PAYLOAD]
     filling = [signer.sign(nonce + place, to, b"", *price) for place in (0, 1)]
     assert send(chains, *(item for item, _ in filling)) == [SendClass.ACCEPTED] * 2
-    wait_until(lambda: value(chains.clients.gateway.accounts([signer.address])[0]).latest == nonce + 3, 20)
+    wait_until(lambda: value(chains.clients.gateway.accounts([signer.address])[0]).latest == nonce + 3, 60)
     assert send(chains, signer.sign(nonce, to, b"\x01", 50000, *price[1:])[0]) == [SendClass.NONCE_TOO_LOW]
 
 
@@ -159,7 +159,7 @@ def test_identity_heads_and_accounts(chains: Chains) -> None:
     assert hex_data(gateway.genesis_hash()) == chains.deployment.gateway["genesis_hash"]
     assert hex_data(host.genesis_hash()) == chains.deployment.host["genesis_hash"]
     assert (gateway.chain_id(), host.chain_id()) == (654321, 8009)
-    wait_until(lambda: gateway.finalized().number > 2, 20)
+    wait_until(lambda: gateway.finalized().number > 2, 60)
     head = gateway.head()
     assert gateway.finalized().number < head.number
     blocks = [value(answer) for answer in gateway.blocks(range(head.number - 2, head.number + 1))]
@@ -174,7 +174,7 @@ def test_identity_heads_and_accounts(chains: Chains) -> None:
 def test_key_material_threshold_and_wallets(chains: Chains) -> None:
     host = chains.clients.hosts[8009]
     anchor = host.head_number()
-    wait_until(lambda: host.finalized().number >= anchor, 20)
+    wait_until(lambda: host.finalized().number >= anchor, 60)
     material = host.key_material()
     assert hex_data(material.context_id) == chains.deployment.raw["kms_context_id"]
     node = chains.deployment.raw["kms"][0]

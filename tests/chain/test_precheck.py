@@ -67,6 +67,6 @@ def test_threads_do_not_share_connections() -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         assert verdicts == [True] * 4
         assert node.connections == 4

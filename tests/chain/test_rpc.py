@@ -111,7 +111,7 @@ def test_connection_closed_after_an_answer_is_replaced_before_anything_is_sent(h
         endpoint.call("eth_a")
         kept = endpoint._connection._connection
         if kept is not None:
-            wait_until(lambda: select.select([kept.sock], [], [], 0)[0], 5)
+            wait_until(lambda: select.select([kept.sock], [], [], 0)[0], 60)
         assert endpoint.call("eth_sendRawTransaction", ["0x"]) == "eth_sendRawTransaction"
         assert (node.connections, len(node.requests)) == (2, 2)
 
@@ -319,7 +319,7 @@ def test_inherited_connection_is_not_used_after_a_fork() -> None:
         endpoint.call("eth_a")
         endpoint._connection._owner = os.getpid() + 1
         endpoint.call("eth_b")
-        wait_until(lambda: node.connections == 2, 5)
+        wait_until(lambda: node.connections == 2, 60)
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "127.0.0.1:8545", "http://", ""])

@@ -66,7 +66,7 @@ def test_a_post_during_a_cancel_waits_for_its_end_and_begins_anew(conn, monkeypa
     def while_the_row_is_locked(*args):
         thread.start()
         with connect("worker") as observer:
-            wait_until(lambda: _waits_for_a_lock(observer), 10, "the POST waits for the cancel")
+            wait_until(lambda: _waits_for_a_lock(observer), 60, "the POST waits for the cancel")
         return real(*args)
 
     def join():
@@ -76,7 +76,7 @@ def test_a_post_during_a_cancel_waits_for_its_end_and_begins_anew(conn, monkeypa
     thread = threading.Thread(target=join)
     monkeypatch.setattr(services.store, "drop_job", while_the_row_is_locked)
     assert cancel(conn, client_id=leaver, ext_job_id=mine.ext_job_id) is CancelOutcome.CANCELED
-    thread.join(10)
+    thread.join(60)
     assert results[0].outcome is SubmitOutcome.INSERTED
     assert results[0].request_id != mine.request_id
     assert read_request(conn, Kind.PUBLIC_DECRYPT, results[0].request_id).status == "queued"
@@ -104,6 +104,6 @@ def test_two_equal_posts_with_a_bad_signature_beside_a_live_twin_are_both_answer
     with connect("worker") as observer, conn.transaction():
         first = submit(conn, denied, client_id=account)
         thread.start()
-        wait_until(lambda: _waits_for_a_lock(observer), 10, "the second POST meets the first one's view")
-    thread.join(10)
+        wait_until(lambda: _waits_for_a_lock(observer), 60, "the second POST meets the first one's view")
+    thread.join(60)
     assert [result.ext_job_id for result in results] == [first.ext_job_id]

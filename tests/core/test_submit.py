@@ -89,7 +89,7 @@ def test_racing_identical_posts_make_one_row_and_one_view_a_client(conn):
         with connect() as own:
             answers = []
             for body in bodies:
-                barrier.wait(timeout=20)
+                barrier.wait(timeout=120)
                 result = submit(own, body, client_id=accounts[number % 4])
                 answers.append((result.outcome is SubmitOutcome.INSERTED, result.ext_job_id))
             return answers

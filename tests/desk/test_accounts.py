@@ -19,6 +19,7 @@ from requests_app.models.accounts import AccountStatus
 from requests_app.roles import GRANTS, sync_roles
 from requests_app.store.accounts import valid_key
 from requests_app.store.session import connect
+from tests.envelopes.scene import until_waiting
 
 
 def test_a_key_is_stored_as_digest_only(conn: psycopg.Connection) -> None:
@@ -58,9 +59,9 @@ def test_issuing_waits_for_a_disabling_under_way(two_conns: tuple[psycopg.Connec
         clients.set_status(first, "acme", AccountStatus.DISABLED)
         thread = threading.Thread(target=issue)
         thread.start()
-        thread.join(0.3)
+        until_waiting(first, second)
         assert outcome == [], "it must wait"
-    thread.join(5)
+    thread.join(60)
     assert isinstance(outcome[0], AccountRefused)
 
 

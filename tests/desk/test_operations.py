@@ -77,7 +77,7 @@ def test_a_failing_or_hanging_check_is_a_failed_dependency() -> None:
 
     def hang() -> dict[str, bool]:
         starts.append(1)
-        release.wait(30)
+        release.wait(120)
         return {"slow": True}
 
     def explode() -> dict[str, bool]:
@@ -88,8 +88,8 @@ def test_a_failing_or_hanging_check_is_a_failed_dependency() -> None:
     slow = Probe("slow", hang)
     before = time.monotonic()
     assert slow.finish(slow.start(), before + 0.05) == {"slow": False}
-    assert slow.finish(slow.start(), time.monotonic() + 5) == {"slow": False}
-    assert time.monotonic() - before < 2
+    assert slow.finish(slow.start(), time.monotonic() + 60) == {"slow": False}
+    assert time.monotonic() - before < 30
     assert starts == [1]
     release.set()
 

@@ -135,7 +135,7 @@ def test_confirmed_and_withdrawn_at_once_has_one_effect(scene: Scene, ada: Perso
 
     def say(speak: Any) -> None:
         with connect("worker") as conn:
-            gate.wait(timeout=30)
+            gate.wait(timeout=60)
             outcomes.append(speak(conn).outcome)
         connections.close_all()
 
@@ -149,7 +149,7 @@ def test_confirmed_and_withdrawn_at_once_has_one_effect(scene: Scene, ada: Perso
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=60)
     decision.refresh_from_db()
     expected = {"commanded": (Decided.COMMANDED, 1), "withdrawn": (Decided.WITHDRAWN, 0)}[decision.state]
     assert sorted(outcomes) == sorted([Decided.ALREADY_DECIDED, expected[0]])

@@ -58,7 +58,7 @@ def _blocked(conn: Connection, pid: int) -> bool:
     return conn.execute("SELECT cardinality(pg_blocking_pids(%s)) > 0", (pid,)).fetchone() == (True,)
 
 
-def _until(found: Callable[[], bool], otherwise: str, seconds: float = 30) -> None:
+def _until(found: Callable[[], bool], otherwise: str, seconds: float = 60) -> None:
     over = monotonic() + seconds
     while monotonic() < over:
         if found():

@@ -86,7 +86,7 @@ def minute(conn: Connection, back: int = 0) -> int:
     return int(row[0])
 
 
-def until_waiting(conn: Connection, other: Connection, seconds: float = 20) -> None:
+def until_waiting(conn: Connection, other: Connection, seconds: float = 60) -> None:
     """Returns when `other`'s statement waits for a lock."""
     over = monotonic() + seconds
     while monotonic() < over:

@@ -57,7 +57,7 @@ def publishing(alice: int, settings: Any) -> Iterator[None]:
     thread.start()
     yield
     stop.set()
-    thread.join(20)
+    thread.join(60)
 
 
 def test_publish_and_read_back(publishing: None, log: Connection) -> None:
@@ -81,7 +81,7 @@ def test_the_answer_waits_for_its_own_item_only(publishing: None, log: Connectio
     )
     began = time.monotonic()
     assert Api().post("/v1/envelopes", BODY).status_code == 201
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 19
     bad = log.execute("SELECT ext_id FROM staged_envelope LIMIT 1").fetchone()
     assert bad is not None
     refused = Api().get(f"/v1/envelopes/{bad[0]}")
@@ -236,7 +236,7 @@ def test_cursors_across_processes_and_a_restart(log: Connection) -> None:
     def child(*arguments: str) -> str:
         done = subprocess.run(
             [sys.executable, "-c", CHILD, str(log.info.dbname), "7", *arguments],
-            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False,
+            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

@@ -58,7 +58,7 @@ def test_two_settlements_share_nothing(log: Connection, twin: Connection) -> Non
     """Of two payments at once each row is covered by exactly one."""
     payer = scene.account(log)
     last = settleable(log, payer)
-    barrier = threading.Barrier(2, timeout=10)
+    barrier = threading.Barrier(2, timeout=60)
     done: list[store.Settled] = []
 
     def work(conn: Connection, reference: str) -> None:
@@ -69,7 +69,7 @@ def test_two_settlements_share_nothing(log: Connection, twin: Connection) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert sorted(one.rows for one in done) == [0, 6]
     assert store.totals(log, payer) == (0, 30)
 
@@ -149,7 +149,7 @@ def test_a_bill_and_a_payment_at_once_share_nothing(log: Connection, twin: Conne
         thread = threading.Thread(target=lambda: done.append(store.settle_usage(twin, payer, last, "pay")))
         thread.start()
         scene.until_waiting(log, twin)
-    thread.join(20)
+    thread.join(60)
     assert done == [(0, 0, 0)]
     assert places(log) == (0, 6, 0)
 

@@ -64,7 +64,7 @@ class WebServer:
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], Any]:
         """(status, headers in lower case, JSON body) of one exchange on its own connection."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)) as link:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as link:
             raw = None if body is None else json.dumps(body)
             link.request(method, path, raw, {"content-type": "application/json", **headers})
             answer = link.getresponse()
@@ -79,7 +79,7 @@ class WebServer:
         """SIGTERM, and SIGKILL when that does not help."""
         self._process.terminate()
         try:
-            self._process.wait(10)
+            self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

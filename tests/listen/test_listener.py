@@ -276,7 +276,7 @@ def test_two_listeners_one_works_the_other_takes_over(
             assert right.run(second) == 0  # type: ignore[arg-type]
             left.close()
             chain.put(share(REF, 1, (2, 0)))
-            wait_until(lambda: right.run(second), 3, "the second listener to take over")  # type: ignore[arg-type]
+            wait_until(lambda: right.run(second), 60, "the second listener to take over")  # type: ignore[arg-type]
             assert log.execute("SELECT instance, epoch FROM exec_lease").fetchone() == ("second", 2)
             assert len(stored(log)) == 2
         finally:

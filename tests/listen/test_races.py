@@ -56,7 +56,7 @@ def test_disjoint_halves_and_receipts_a_thousand_times(log: Connection, trio: li
     Nothing is applied a second time before the count: a repair would hide what was lost (T3).
     """
     ours = world.sent(log, Kind.USER_DECRYPT, 2 * ROUNDS)
-    barrier = threading.Barrier(3, timeout=30)
+    barrier = threading.Barrier(3, timeout=120)
     failures: list[BaseException] = []
 
     def worker(conn: Connection, pages: list[Facts]) -> None:
@@ -80,7 +80,7 @@ def test_disjoint_halves_and_receipts_a_thousand_times(log: Connection, trio: li
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=90)
+        thread.join(timeout=240)
     assert failures == []
     assert log.execute(LOST).fetchone() == (0,)
     assert log.execute("SELECT count(*) FROM user_decrypt_req WHERE status='completed'").fetchone() == (2 * ROUNDS,)
@@ -108,9 +108,9 @@ def behind(
         thread.start()
         blocked = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
         wait_until(
-            lambda: log.execute(blocked, (second.info.backend_pid,)).fetchone()[0], 5, "the second applier to wait"
+            lambda: log.execute(blocked, (second.info.backend_pid,)).fetchone()[0], 60, "the second applier to wait"
         )
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert failures == []
 
 

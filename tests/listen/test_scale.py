@@ -56,7 +56,7 @@ def test_late_match_looks_at_the_bands_of_its_floor(banded: Connection, times: i
 def test_racing_band_makers_make_each_band_once(log: Connection) -> None:
     world.clean_bands(log)
     failures: list[BaseException] = []
-    barrier = threading.Barrier(4, timeout=20)
+    barrier = threading.Barrier(4, timeout=120)
 
     def work() -> None:
         try:
@@ -72,7 +72,7 @@ def test_racing_band_makers_make_each_band_once(log: Connection) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert failures == []
     assert log.execute("SELECT count(*), count(DISTINCT band_no) FROM envelope_band").fetchone() == (10, 10)
 

@@ -214,8 +214,8 @@ def behind(log: Connection, first: Connection, second: Connection, ahead: Any, l
         ahead()
         thread.start()
         blocked = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
-        wait_until(lambda: log.execute(blocked, (second.info.backend_pid,)).fetchone()[0], 5, "the second one to wait")
-    thread.join(timeout=10)
+        wait_until(lambda: log.execute(blocked, (second.info.backend_pid,)).fetchone()[0], 60, "the second one to wait")
+    thread.join(timeout=60)
     assert failures == []
 
 

@@ -103,7 +103,7 @@ def mined(world: Any, subjects: list[Subject]) -> list[Any]:
         found = [answer.value for answer in world.context.clients.gateway.receipts(hashes)]
         return found if all(found) else None
 
-    found = wait_until(all_there, 10, "receipts")
+    found = wait_until(all_there, 60, "receipts")
     assert found is not None
     return found
 
@@ -202,7 +202,7 @@ def test_a_transaction_that_reverts_in_its_block_is_a_failure_with_the_contract_
                 receipts.look_up(world.context, lane)
             return statuses(world, [subject]) == [Status.FAILURE.value]
 
-        wait_until(judged, 15, "the revert is final")
+        wait_until(judged, 60, "the revert is final")
     finally:
         as_owner(world, "unpause")
     row = read_request(world.conn, Kind.PUBLIC_DECRYPT, subject.id)

@@ -417,7 +417,7 @@ def test_two_processes_and_one_signer_send_each_row_once(conn, node, start):
     for turn, _ in turns:
         turn.close()
     requests(conn, 5)
-    wait_until(lambda: turns[1][0].run(turns[1][1]) >= 5, 3, "the other process takes the signer")
+    wait_until(lambda: turns[1][0].run(turns[1][1]) >= 5, 60, "the other process takes the signer")
     assert len(node.known) == 35
     one_each(node, conn)
     assert statuses(conn, subjects) == ["tx_in_flight"] * 30

@@ -60,7 +60,7 @@ class Receiver:
             answer = self.answers.pop(0) if self.answers else 204
         handler.close_connection = True
         if answer == -1:
-            self.release.wait(20)
+            self.release.wait(120)
             answer = 204
         if answer == -2:
             self._drip(handler)

@@ -57,7 +57,7 @@ def until(turn: WebhookTurn, context: ShiftContext, predicate: Callable[[], Any]
         turn.run(context)
         return predicate()
 
-    wait_until(taken, 20)
+    wait_until(taken, 60)
 
 
 def states(conn: Connection) -> dict[str, int]:
@@ -152,7 +152,7 @@ def test_a_worker_that_dies_between_post_and_record_has_posted_for_nothing(
     row_id = insert_delivery(conn, insert_webhook(conn, insert_account(conn), receiver.url))
     dying = WebhookTurn()
     assert dying.run(context) == 1
-    wait_until(lambda: receiver.received and not dying._done.empty(), 20)
+    wait_until(lambda: receiver.received and not dying._done.empty(), 60)
     row = read_delivery(conn, row_id)
     assert (row.state, row.attempts, row.leased_by) == ("waiting", 1, "webhooks-test")
     following = WebhookTurn()
@@ -331,7 +331,7 @@ def test_what_could_not_be_recorded_is_recorded_later(
 ) -> None:
     insert_delivery(conn, insert_webhook(conn, insert_account(conn), receiver.url))
     turn.run(context)
-    wait_until(lambda: not turn._done.empty(), 20)
+    wait_until(lambda: not turn._done.empty(), 60)
     conn.execute("SELECT pg_terminate_backend(%s)", (context.conn.info.backend_pid,))
     with pytest.raises(psycopg.OperationalError):
         turn.run(context)

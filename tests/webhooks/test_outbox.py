@@ -186,7 +186,7 @@ def test_who_joins_a_row_while_it_ends_is_told(two_conns: tuple[Connection, Conn
         thread = threading.Thread(target=join)
         thread.start()
         waiting = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
-        wait_until(lambda: ending.execute(waiting, (joining.info.backend_pid,)).fetchone(), 5)
+        wait_until(lambda: ending.execute(waiting, (joining.info.backend_pid,)).fetchone(), 60)
         assert outbox(ending) == []
     thread.join()
     assert outbox(ending) == [(webhook, "request.failure", found[0])]

@@ -33,4 +33,4 @@ def committed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr("requests_app.api.v1.payments.watch", StatusWatch(idle_seconds=0.01))
     with connect("worker") as connection:
         yield connection
-    wait_until(lambda: not any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 5)
+    wait_until(lambda: not any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 60)

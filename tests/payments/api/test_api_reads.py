@@ -95,10 +95,10 @@ class TestOne:
 
         asking = threading.Thread(target=ask)
         asking.start()
-        wait_until(lambda: any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 10)
+        wait_until(lambda: any(thread.name == "relayer-long-poll" for thread in threading.enumerate()), 60)
         assert not answers
         intents.cancel(committed, intent.public_id, "for the test", account_id=account)
-        asking.join(20)
+        asking.join(60)
         assert answers[0].json()["state"] == "canceled"
 
     def test_waiting_ends_with_the_time(self, committed: psycopg.Connection[Any]) -> None:

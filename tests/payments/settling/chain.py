@@ -124,7 +124,7 @@ class Bank:
             logs = rpc.logs([self.token["address"]], [event.topic], 0, rpc.head())
         return Counter(bytes.fromhex(log["topics"][2][2:]) for log in logs)
 
-    def wait_transfers(self, payments: list[Intent], seconds: float = 20.0) -> Counter[bytes]:
+    def wait_transfers(self, payments: list[Intent], seconds: float = 60.0) -> Counter[bytes]:
         """As `transfers` of these payments, waited for until each has one."""
         refs = {one.ref for one in payments}
 

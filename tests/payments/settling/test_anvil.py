@@ -108,7 +108,7 @@ def test_somebody_else_is_faster_while_ours_is_on_the_way(world: Any, monkeypatc
 
     from tests.waiting import wait_until
 
-    wait_until(judged, 30, "the revert is final and judged")
+    wait_until(judged, 60, "the revert is final and judged")
     assert bank.states(payment) == ["confirming"]
     assert bank.transfers()[payment.ref] == 1
     assert world.conn.execute("SELECT state FROM nonce_slot WHERE subject_id = %s", (payment.id,)).fetchone() == (

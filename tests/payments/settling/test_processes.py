@@ -21,7 +21,7 @@ from workers.chain import open_clients
 from workers.leases import LeaseKeeper
 from workers.settle import SettleTurn
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(500)]
 WORKERS, PAYMENTS = 8, 50
 FORK = multiprocessing.get_context("fork")
 
@@ -58,7 +58,7 @@ def test_eight_workers_make_one_of_everything(tmp_path: Path, settings: Any, con
         finally:
             stop.set()
             for child in children:
-                child.join(10)
+                child.join(60)
                 child.kill()
         assert bank.wait_transfers(payments) == {one.ref: 1 for one in payments}
         assert [bank.entries(one) for one in payments] == [["hold"]] * PAYMENTS
