@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS = 1.5
 POLL_SECONDS = 0.02
-LONGEST_SECONDS = 120.0
+LONGEST_SECONDS = 400.0
 Orders = Mapping[str, str]
 """Crash point -> how the process ends there.
 

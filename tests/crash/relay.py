@@ -25,10 +25,10 @@ WAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "restart": ("exit", "exit", "exit", "cut"),
     "takeover": ("exit", "pause", "exit", "split"),
 }
-FRUITLESS: Final = 2  # plays after which a point that was not passed counts as missed
+FRUITLESS: Final = 4  # plays after which a point that was not passed counts as missed
 TICK_SECONDS: Final = 0.02
 BESIDE_SECONDS: Final = 0.12
-LONGEST_SECONDS: Final = 150.0  # no further play of a scene is begun later
+LONGEST_SECONDS: Final = 300.0  # no further play of a scene is begun later
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Scene:
     settings: ClassVar[Mapping[str, Any]] = {}
     constants: ClassVar[Mapping[str, Any]] = {}
     endpoints: ClassVar[int] = 1
-    seconds: ClassVar[float] = 60.0  # without a death, before a play counts as stuck
+    seconds: ClassVar[float] = 120.0  # without a death, before a play counts as stuck
 
     def __init__(self, ground: Ground, kind: Kind) -> None:
         self.ground = ground

@@ -50,7 +50,7 @@ def _write(test: str, deaths: list[Death]) -> None:
     path.write_text("".join(json.dumps(asdict(death)) + "\n" for death in deaths))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", sorted(SCENES))
 def test_every_point_once(ground: Ground, settings: Any, name: str) -> None:
     scene = SCENES[name]
