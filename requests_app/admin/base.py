@@ -20,7 +20,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
 from unfold.admin import ModelAdmin
 
-from requests_app.admin.cells import plain
+from requests_app.admin.cells import NOTHING, plain
 from requests_app.admin.keyset import KeysetList
 from requests_app.admin.page import Facts, Section
 
@@ -37,6 +37,7 @@ class RecordAdmin(ModelAdmin):
     search_fields: tuple[str, ...] = ()
     list_per_page = 30
     show_full_result_count = False
+    empty_value_display = NOTHING
     show_facets = ShowFacets.NEVER
     sortable_by = ()
     indexed_filters: tuple[str, ...] = ()

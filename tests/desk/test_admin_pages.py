@@ -254,3 +254,17 @@ def test_slots_page_by_keyset(scene: Scene, admin_client: Client) -> None:
     assert seen == list(reversed(range(120)))
     for hostile in ("?before=abc", "?before=-1", "?before=" + "9" * 40):
         assert admin_client.get(url + hostile).status_code == 200
+
+
+def test_a_list_says_what_it_knows_of_its_length(scene: Scene, admin_client: Client) -> None:
+    """It never counts: the frame must not call a page the results, nor an empty table one in which nothing matches."""
+    shown = admin_client.get(list_url(models.TxAttempt)).content.decode()
+    assert " results" not in shown
+    assert "Show all" not in shown
+    models.WebhookDelivery.objects.all().delete()
+    empty = admin_client.get(list_url(models.WebhookDelivery)).content.decode()
+    assert "Nothing here." in empty
+    assert "Show everything" not in empty
+    narrowed = admin_client.get(list_url(models.WebhookDelivery), {"state__exact": "failed"}).content.decode()
+    assert "Nothing matches." in narrowed
+    assert "Show everything" in narrowed
