@@ -88,15 +88,16 @@ SELECT u.account || ' ' || u.token AS subject, 'the journal moves it, the cache 
 
 -- name: states_and_entries
 -- 6: settled has one post, of its transaction; failed no open hold and no post; before settling there is nothing; in between there is
--- one open hold, of the payment's amount.
+-- one open hold. Hold and post move the payment's amount from its payer to its merchant.
 SELECT r.public_id AS subject, format('%%s with %%s holds, %%s posts, %%s voids', r.state, f.holds, f.posts, f.voids) AS detail
   FROM payment_intent r CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE e.kind = 'hold') AS holds, count(*) FILTER (WHERE e.kind = 'post') AS posts,
            count(*) FILTER (WHERE e.kind = 'void') AS voids,
            coalesce(bool_and(e.tx_hash IS NOT DISTINCT FROM r.tx_hash) FILTER (WHERE e.kind = 'post'), true) AS same_hash,
            coalesce(bool_and((e.chain, e.token) = (r.chain, r.token)
-             AND EXISTS (SELECT 1 FROM ledger_leg l WHERE l.entry_seq = e.seq AND l.account = 'payer:' || r.payer AND l.amount = -r.amount))
-             FILTER (WHERE e.kind = 'hold'), true) AS same_terms
+             AND EXISTS (SELECT 1 FROM ledger_leg l WHERE l.entry_seq = e.seq AND l.account = 'payer:' || r.payer AND l.amount = -r.amount)
+             AND EXISTS (SELECT 1 FROM ledger_leg l WHERE l.entry_seq = e.seq AND l.account = 'merchant:' || r.merchant AND l.amount = r.amount))
+             FILTER (WHERE e.kind <> 'void'), true) AS same_terms
       FROM ledger_entry e WHERE e.ref = r.ref) f
  WHERE r.id > %(low)s::bigint AND r.id <= %(high)s::bigint
    AND NOT (f.same_terms AND CASE r.state

@@ -12,7 +12,7 @@ from psycopg import Connection
 from requests_app.identity import REF_TAG
 from requests_app.ledger import GENESIS, Broken, Head, follow
 from requests_app.states import INTENT_TRANSITIONS
-from requests_app.store.ledger import entries_after
+from requests_app.store.ledger import BEGINNING, UnreadableEntry, journal
 from requests_app.store.session import fetch_all, fetch_only, run
 
 LIMIT: Final = 100  # rows that one look names
@@ -119,19 +119,29 @@ _EXTRA: Final[dict[str, Callable[[], dict[str, Any]]]] = {"versions": _edges, "r
 
 def _chain(conn: Connection[Any], invariant: Invariant, low: int, high: int) -> list[Violation]:
     """The walk begins at the entry `low`, whose hash it takes as it stands: the window before has judged it."""
+    try:
+        broken = _walk(conn, low, high)
+    except UnreadableEntry as error:
+        broken = error.broken
+    return [] if broken is None else [Violation(invariant.number, invariant.name, _named(broken), broken.why)]
+
+
+def _walk(conn: Connection[Any], low: int, high: int) -> Broken | None:
     head = Head(0, GENESIS)
     if low > 0:
-        before = entries_after(conn, low - 1, 1)
-        if not before or before[0].seq != low:
-            return [Violation(invariant.number, invariant.name, f"#{low}", "the entry is missing")]
-        head = Head(low, before[0].hash)
-    while head.seq < high:
-        page = entries_after(conn, head.seq, min(1_000, high - head.seq))
-        for found in page:
-            after = follow(head, found)
-            if isinstance(after, Broken):
-                return [Violation(invariant.number, invariant.name, f"#{after.seq} {after.entry_id}", after.why)]
-            head = after
-        if not page:
-            return [Violation(invariant.number, invariant.name, f"#{head.seq + 1}", "the entry is missing")]
-    return []
+        before = next(journal(conn, low - 1, 1), None)
+        if before is None or before.seq != low:
+            return Broken(low, "", "the entry is missing")
+        head = Head(low, before.hash)
+    for found in journal(conn, low if low > 0 else BEGINNING):
+        if found.seq > high:
+            break
+        after = follow(head, found)
+        if isinstance(after, Broken):
+            return after
+        head = after
+    return Broken(head.seq + 1, "", "the entry is missing") if head.seq < high else None
+
+
+def _named(broken: Broken) -> str:
+    return f"#{broken.seq} {broken.entry_id}".rstrip()

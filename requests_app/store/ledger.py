@@ -16,6 +16,7 @@ from psycopg.pq import TransactionStatus
 from requests_app.errors import LedgerConflict, LedgerRefused, RelayerError
 from requests_app.ledger import (
     GENESIS,
+    Broken,
     Chained,
     Entry,
     Head,
@@ -31,11 +32,21 @@ from requests_app.models.ledger import EntryKind
 from requests_app.states import IntentActor
 from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
 
+BEGINNING: Final = -(2**63)  # what all numbers follow, also those that no entry may have
 LOCK: Final = 1_818_583_911  # "ledg": the key of the journal's advisory lock
 _EMPTY: Final = Head(0, GENESIS)
 # Named one by one, for plans that outlive a migration. Amounts as text: a JSON number would pass through a float.
-_COLUMNS: Final = """e.seq, e.entry_id, e.ref, e.kind, e.holds, e.chain, e.token, e.by_actor, e.at, e.tx_hash, e.memo, e.prev_hash, e.hash,
+_COLUMNS: Final = """e.seq, e.entry_id, e.ref, e.kind, e.holds, e.chain, e.token, e.by_actor,
+       CASE WHEN e.at >= '0001-01-02 00:00+00' AND e.at < '9999-12-31 00:00+00' THEN e.at END AS at, e.tx_hash, e.memo, e.prev_hash, e.hash,
        (SELECT jsonb_agg(jsonb_build_array(l.account, l.amount::text) ORDER BY l.ord) FROM ledger_leg l WHERE l.entry_seq = e.seq) AS legs"""
+
+
+class UnreadableEntry(RelayerError):
+    """A row of the journal that no writer of ours can have made: an amount, a time, a kind or an actor that there is not."""
+
+    def __init__(self, seq: int, entry_id: str, why: str) -> None:
+        super().__init__(why)
+        self.broken = Broken(seq, entry_id, why)
 
 
 class Appended(NamedTuple):
@@ -106,25 +117,17 @@ def entries_of(conn: Connection[Any], ref: bytes) -> list[Chained]:
     return [_chained(row) for row in fetch_all(conn, "ledger", "entries_of", {"ref": ref}, columns=_COLUMNS)]
 
 
-def entries_after(conn: Connection[Any], seq: int, limit: int) -> list[Chained]:
-    """At most `limit` entries after `seq`, in journal order: the page of export and verification."""
-    return [
-        _chained(row)
-        for row in fetch_all(conn, "ledger", "entries_after", {"seq": seq, "limit": limit}, columns=_COLUMNS)
-    ]
-
-
 def balances(conn: Connection[Any], account: str | None = None) -> list[Balance]:
     """The balances, or those of one ledger account, in order."""
     rows = fetch_all(conn, "ledger", "balances", {"account": account})
     return [Balance(row.account, row.chain, row.token, int(row.pending), int(row.posted)) for row in rows]
 
 
-def journal(conn: Connection[Any], after: int = 0, page: int = 1000) -> Iterator[Chained]:
-    """Every entry after `after`, page by page."""
+def journal(conn: Connection[Any], after: int = BEGINNING, page: int = 1000) -> Iterator[Chained]:
+    """Every entry after `after`, in journal order, read page by page. Raises UnreadableEntry at one that is none."""
     while True:
-        rows = entries_after(conn, after, page)
-        yield from rows
+        rows = fetch_all(conn, "ledger", "entries_after", {"seq": after, "limit": page}, columns=_COLUMNS)
+        yield from map(_chained, rows)
         if len(rows) < page:
             return
         after = rows[-1].seq
@@ -218,16 +221,22 @@ def _move(conn: Connection[Any], moves: Sequence[Movement]) -> None:
 
 
 def _chained(row: Row) -> Chained:
-    legs = tuple(Leg(account, int(amount)) for account, amount in row.legs or ())
+    try:
+        legs = tuple(Leg(account, int(amount)) for account, amount in row.legs or ())
+        kind, by = EntryKind(row.kind), IntentActor(row.by_actor)
+    except ValueError as error:
+        raise UnreadableEntry(row.seq, row.entry_id, str(error)) from None
+    if row.at is None:
+        raise UnreadableEntry(row.seq, row.entry_id, "its time is none")
     entry = Entry(
         row.entry_id,
         bytes(row.ref),
-        EntryKind(row.kind),
+        kind,
         row.holds,
         row.chain,
         row.token,
         legs,
-        IntentActor(row.by_actor),
+        by,
         row.at,
         bytes(row.tx_hash) if row.tx_hash is not None else None,
         row.memo,

@@ -118,6 +118,14 @@ BROKEN: dict[str, tuple[str, tuple[str, ...]]] = {
     "settling without a hold": ("states_and_entries", (f"UPDATE ledger_entry SET ref = '\\x07' WHERE ref = (SELECT ref FROM payment_intent WHERE id = {HELD})",)),
     "a hold of another amount": ("states_and_entries", (
         f"UPDATE ledger_leg SET amount = amount * 2 WHERE entry_seq = (SELECT seq FROM ledger_entry WHERE ref = (SELECT ref FROM payment_intent WHERE id = {HELD}))",)),
+    "a hold for another merchant": ("states_and_entries", (
+        f"UPDATE ledger_leg SET account = 'merchant:x' WHERE ord = 2 AND entry_seq = (SELECT seq FROM ledger_entry WHERE ref = (SELECT ref FROM payment_intent WHERE id = {HELD}))",)),
+    "a post of another amount": ("states_and_entries", (
+        "UPDATE ledger_leg SET amount = amount * 2 WHERE entry_seq = (SELECT seq FROM ledger_entry WHERE kind = 'post')",)),
+    "an entry that cannot be read": ("chain", ("UPDATE ledger_entry SET at = 'infinity' WHERE seq = 2",)),
+    "an entry before the first": ("chain", (
+        "UPDATE ledger_entry SET seq = 0 WHERE seq = (SELECT max(seq) FROM ledger_entry)",
+        "UPDATE ledger_leg SET entry_seq = 0 WHERE entry_seq > (SELECT max(seq) FROM ledger_entry)")),
     "a transition is missing": ("versions", (f"DELETE FROM intent_transition WHERE intent_id = {SETTLED} AND version = 2",)),
     "a version too many": ("versions", (f"UPDATE payment_intent SET version = version + 1 WHERE id = {SETTLED}",)),
     "a step that the table does not know": ("versions", (f"UPDATE intent_transition SET actor = 'api' WHERE intent_id = {SETTLED} AND version = 5",)),

@@ -72,6 +72,15 @@ TAMPERINGS: dict[str, tuple[tuple[str, ...], int]] = {
     ),
     "swapped": ((SWAP, "UPDATE ledger_entry SET seq = -seq WHERE seq < 0"), 2),
     "rehashed": (("UPDATE ledger_entry SET hash = sha256(hash) WHERE seq = 3",), 3),
+    "an actor that is none": (("UPDATE ledger_entry SET by_actor = 'nobody' WHERE seq = 2",), 2),
+    "a time that is none": (("UPDATE ledger_entry SET at = 'infinity' WHERE seq = 3",), 3),
+    "an amount that is none": (("UPDATE ledger_leg SET amount = 'NaN' WHERE entry_seq = 4",), 4),
+    "an entry before the first": (
+        (
+            'INSERT INTO ledger_entry SELECT (jsonb_populate_record(e, \'{"seq": 0, "entry_id": "pi_0009/hold", "ref": "x"}\')).* FROM ledger_entry e WHERE seq = 1',
+        ),
+        1,
+    ),
     "a leg more": (("INSERT INTO ledger_leg VALUES (3, 3, 'fee:x', 1)",), 3),
 }
 

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from requests_app.ledger import GENESIS, Broken, Chained, Head, follow, rfc3339
 from requests_app.store import ledger
+from requests_app.store.ledger import UnreadableEntry
 from requests_app.store.session import connect
 
 EXIT_BROKEN: Final = 1
@@ -49,7 +50,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Open a connection without a time limit and do it."""
         with connect("maintenance", name="ledger") as conn:
-            getattr(self, f"_{options['action']}")(conn, options)
+            try:
+                getattr(self, f"_{options['action']}")(conn, options)
+            except UnreadableEntry as error:
+                raise CommandError(f"#{error.broken.seq} ({error.broken.entry_id}) cannot be read: {error}") from None
 
     def _verify(self, conn: Connection[Any], options: dict[str, Any]) -> None:
         published = _published(options["head"])
@@ -102,13 +106,16 @@ class Command(BaseCommand):
 def walk(rows: Iterable[Chained], published: Head | None = None) -> tuple[Broken | None, Head]:
     """The first broken place, if any, and how far the journal holds. A published head must be on the way."""
     head = Head(0, GENESIS)
-    for row in rows:
-        after = follow(head, row)
-        if isinstance(after, Broken):
-            return after, head
-        head = after
-        if published is not None and head.seq == published.seq and head.hash != published.hash:
-            return Broken(head.seq, row.entry.entry_id, "its hash is not the one that was published"), head
+    try:
+        for row in rows:
+            after = follow(head, row)
+            if isinstance(after, Broken):
+                return after, head
+            head = after
+            if published is not None and head.seq == published.seq and head.hash != published.hash:
+                return Broken(head.seq, row.entry.entry_id, "its hash is not the one that was published"), head
+    except UnreadableEntry as error:
+        return error.broken, head
     if published is not None and head.seq < published.seq:
         return Broken(head.seq + 1, "", f"the published entry {published.seq} is missing"), head
     return None, head
