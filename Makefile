@@ -31,6 +31,7 @@ help:
 	@echo "make test-browser  browser tests of the admin (installs Debian's chromium)"
 	@echo "make fuzz          schemathesis over the OpenAPI document for FUZZ_SECONDS (300)"
 	@echo "make lint          ruff, formatting, mypy, import rules, migrations, OpenAPI"
+	@echo "make bench         every bar of the design in one table (half an hour); the parts of it:"
 	@echo "make bench-http    requests a second of POST and GET against a plain DRF echo"
 	@echo "make bench-flow    from POST to completed through everything, at 30 and 66 requests a second"
 	@echo "make bench-jobs    the queue against a bare loop and other projects' queues"
@@ -108,10 +109,15 @@ migrations: install-dev
 openapi: install-dev
 	$(BIN)/python manage.py relayer_openapi --check
 
+# The bars of design 4.1 in one table, one program after the other: about half an hour. BENCH="--snapshot 60 --json FILE", or --only jobs.
+.PHONY: bench
+bench: install-dev peers
+	@PEERS=$(CURDIR)/var/peers/bin/python $(BIN)/python -m bench.everything $(BENCH)
+
 # POST and GET against a DRF echo on the same server (P4, P5): takes about two minutes and wants the machine for itself.
 .PHONY: bench-http
 bench-http: install-dev
-	@$(BIN)/python -m bench.http
+	@$(BIN)/python -m bench.http $(BENCH)
 
 # P6: a whole relayer with its devnet. BENCH="--seconds 60 --rates 30,66,90"; wants the machine for itself.
 .PHONY: bench-flow
@@ -121,9 +127,10 @@ bench-flow: install-dev
 # BENCH="--seconds 60" for the full length of the eight writers; --json FILE also writes the results there.
 # Other projects' queues live in an environment of their own. SNAPSHOT=60 shortens the ten minutes of an open snapshot.
 SNAPSHOT ?= 600
-.PHONY: bench-jobs
-bench-jobs: install-dev
+.PHONY: bench-jobs peers
+peers:
 	@test -x var/peers/bin/python || { $(PYTHON) -m venv var/peers && var/peers/bin/pip install --quiet --disable-pip-version-check -r bench/requirements-peers.txt; }
+bench-jobs: install-dev peers
 	@PEERS=$(CURDIR)/var/peers/bin/python $(BIN)/python -m bench.jobs --snapshot $(SNAPSHOT)
 
 # The path of a payment without RPC latency (P2): --payments N, --rounds N, --json FILE. Wants the machine for itself.

@@ -7,7 +7,8 @@ import os
 import threading
 from time import perf_counter
 
-from bench.envelope_scene import Connection, Table, median, percentile, repeat, source, timed
+from bench.envelope_scene import Connection, median, percentile, repeat, source, timed
+from bench.table import Table
 
 
 def reads(conn: Connection, table: Table) -> None:

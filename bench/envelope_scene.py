@@ -1,12 +1,11 @@
-"""What the envelope benchmarks share: originators, rows of 1 kB, timings, the printed table."""
+"""What the envelope benchmarks share: originators, rows of 1 kB, timings."""
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from time import perf_counter, process_time
 from typing import Any
@@ -38,55 +37,6 @@ def rows(first_block: int, count: int, size: int = PAYLOAD) -> list[Row]:
     """One envelope a block, random payloads."""
     noise = os.urandom(size + count)
     return [Row(first_block + n << 20, 5, noise[n : n + size], noise[n : n + 32]) for n in range(count)]
-
-
-@dataclass(slots=True)
-class Result:
-    """One line of the table. `goal` None: a figure to look at."""
-
-    name: str
-    value: float
-    unit: str
-    goal: float | None = None
-    at_least: bool = True
-    note: str = ""
-
-    @property
-    def passed(self) -> bool | None:
-        """Whether the bar is met; None without one."""
-        if self.goal is None:
-            return None
-        return self.value >= self.goal if self.at_least else self.value <= self.goal
-
-
-@dataclass(slots=True)
-class Table:
-    """The results of one run."""
-
-    results: list[Result] = field(default_factory=list)
-
-    def least(self, name: str, value: float, unit: str, goal: float | None = None, note: str = "") -> None:
-        """A figure that should be at least its goal."""
-        self._add(Result(name, value, unit, goal, True, note))
-
-    def most(self, name: str, value: float, unit: str, goal: float | None = None, note: str = "") -> None:
-        """A figure that should be at most its goal."""
-        self._add(Result(name, value, unit, goal, False, note))
-
-    def _add(self, result: Result) -> None:
-        self.results.append(result)
-        sign = "" if result.goal is None else f"{'>=' if result.at_least else '<='} {result.goal:g}"
-        verdict = {None: "", True: "pass", False: "MISS"}[result.passed]
-        print(
-            f"{result.name:64} {result.value:12,.2f} {result.unit:8} {sign:>12} {verdict:5} {result.note}", flush=True
-        )
-
-    def document(self) -> str:
-        """The table as JSON."""
-        return json.dumps([
-            {"name": one.name, "value": round(one.value, 4), "unit": one.unit, "goal": one.goal, "passed": one.passed, "note": one.note}
-            for one in self.results
-        ])  # fmt: skip
 
 
 def timed(work: Callable[[], object]) -> float:

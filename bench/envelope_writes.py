@@ -7,7 +7,8 @@ import sys
 from time import perf_counter
 from typing import Any
 
-from bench.envelope_scene import Connection, Table, client_cpu, median, percentile, repeat, rows, source, timed
+from bench.envelope_scene import Connection, client_cpu, median, percentile, repeat, rows, source, timed
+from bench.table import Table
 
 ROUNDS = 40
 BARE = """WITH a AS MATERIALIZED (

@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable
 
 from bench.envelope_reads import applying, band_races, consuming, drops, reads
-from bench.envelope_scene import Connection, Table
+from bench.envelope_scene import Connection
 from bench.envelope_writes import single_inserts, two_processes, writes
-from bench.ground import leave, own_database, publish
+from bench.ground import own_database
+from bench.table import Table, leave, publish
 
 
 def writers(conn: Connection, table: Table, seconds: float) -> None:

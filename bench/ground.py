@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
-from bench.envelope_scene import Connection, Table
+from bench.envelope_scene import Connection
 
 
 @contextlib.contextmanager
@@ -41,15 +39,3 @@ def own_database(**environment: str) -> Iterator[Connection]:
         with contextlib.suppress(Exception):
             EmbeddedPostgres(var).stop()
         shutil.rmtree(var, ignore_errors=True)
-
-
-def publish(table: Table, path: str | None) -> None:
-    """Print the results as JSON, and write them to `path` where one is given."""
-    print(table.document())
-    if path:
-        Path(path).write_text(table.document())
-
-
-def leave(table: Table) -> NoReturn:
-    """End the process: exit code 1 when a bar is missed."""
-    sys.exit(int(any(one.passed is False for one in table.results)))

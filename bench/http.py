@@ -24,6 +24,8 @@ from typing import Any
 
 import psutil
 
+from bench.table import Table, leave, publish
+
 ROOT = Path(__file__).resolve().parent.parent
 CONNECTIONS = 16
 Make = Callable[[], bytes]
@@ -184,7 +186,7 @@ def measure(environment: dict[str, str], key: str, rounds: int, seconds: float) 
                 watched = [
                     psutil.Process(server.pid),
                     *psutil.Process(server.pid).children(recursive=True),
-                    *_postgres(environment),
+                    *database_processes(environment),
                 ]
                 before = cpu_seconds(watched)
                 count, _ = asyncio.run(drive(port, make, expected, seconds))
@@ -203,7 +205,7 @@ def measure(environment: dict[str, str], key: str, rounds: int, seconds: float) 
     }
 
 
-def _postgres(environment: dict[str, str]) -> list[psutil.Process]:
+def database_processes(environment: dict[str, str]) -> list[psutil.Process]:
     """Every process of this run's database server."""
     found = []
     for process in psutil.process_iter(["name", "cmdline"]):
@@ -227,12 +229,20 @@ def _wait(port: int) -> None:
     raise SystemExit("the server does not answer")
 
 
+BARS = (
+    ("echo", "DRF echo of the POST's body", 0.0),
+    ("post", "P4 POST", 0.45),
+    ("get pending", "P5 GET of a pending job", 0.6),
+    ("get completed", "P5 GET of a completed job", 0.6),
+)
+
+
 def main() -> None:
-    """Measure and print; exit 1 when a bar of P4 or P5 is missed and --check is given."""
+    """Measure and print the table; exit code 1 when a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--json", help="also write the results there")
     options = parser.parse_args()
     var = Path(tempfile.mkdtemp(prefix="relayer-bench-"))
     try:
@@ -240,21 +250,22 @@ def main() -> None:
         figures = measure(environment, key, options.rounds, options.seconds)
     finally:
         for _ in range(300):  # the database server ends by itself, soon after its last user
-            if not _postgres({"RELAYER_VAR": str(var)}):
+            if not database_processes({"RELAYER_VAR": str(var)}):
                 break
             time.sleep(0.1)
         shutil.rmtree(var, ignore_errors=True)
     series: dict[str, Series] = figures["series"]
-    base, missed = series["echo"].rate, False
-    for name, bar in (("echo", 0.0), ("post", 0.45), ("get pending", 0.6), ("get completed", 0.6)):
-        ratio = series[name].rate / base
-        missed |= ratio < bar
-        print(
-            f"{name:14} {series[name].rate:7.0f} requests/s  {statistics.median(series[name].cpu):6.2f} ms CPU a request  "
-            f"{ratio:5.2f} of the echo" + (f" (bar {bar})" if bar else "")
+    table = Table()
+    for name, label, bar in BARS:
+        table.least(
+            label, series[name].rate, "req/s", note=f"{statistics.median(series[name].cpu):.2f} ms CPU a request"
         )
-    print(f"POST at half load: p50 {figures['p50_ms']:.1f} ms, p99 {figures['p99_ms']:.1f} ms (bar 25)")
-    sys.exit(1 if options.check and (missed or figures["p99_ms"] > 25) else 0)
+        if bar:
+            table.least(f"{label} / echo", series[name].rate / series["echo"].rate, "x", bar)
+    table.most("P4 POST at half load, p50", figures["p50_ms"], "ms")
+    table.most("P4 POST at half load, p99", figures["p99_ms"], "ms", 25)
+    publish(table, options.json)
+    leave(table)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 import psycopg
 
-from bench.envelope_scene import Connection, Table
-from bench.ground import leave, own_database, publish
+from bench.envelope_scene import Connection
+from bench.ground import own_database
+from bench.table import Table, leave, publish
 
 BATCH: Final = 100
 SLICE: Final = 3000

@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.envelope_scene import Connection, Table
-from bench.ground import leave, own_database, publish
+from bench.envelope_scene import Connection
+from bench.ground import own_database
+from bench.table import Table, leave, publish
 
 if TYPE_CHECKING:
     from requests_app.store.attempts import Outgoing

@@ -10,8 +10,9 @@ import statistics
 from time import perf_counter
 from typing import Final
 
-from bench.envelope_scene import Connection, Table
-from bench.ground import leave, own_database, publish
+from bench.envelope_scene import Connection
+from bench.ground import own_database
+from bench.table import Table, leave, publish
 
 BLOCK: Final = 500
 ROUNDS: Final = 12
