@@ -75,9 +75,8 @@ class KeysetList(ChangeList):
             self.first_url = self.get_query_string(remove=[PLACE])
         self.result_list = found[:size]
         self.result_count = len(self.result_list)
-        self.full_result_count = (
-            self.result_count
-        )  # nobody counted: of a difference the page's head would make "30 results (Show all)"
+        # Nobody counted: of a difference the page's head would make "30 results (Show all)".
+        self.full_result_count = self.result_count
         self.show_full_result_count = self.can_show_all = False
         self.show_admin_actions = self.multi_page = True
         self.paginator = KeysetPaginator(self.result_list, size)

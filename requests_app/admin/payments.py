@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
 from unfold.decorators import display
 
@@ -131,8 +131,10 @@ def postings(legs: Sequence[tuple[str, Decimal | int]], token: str) -> Any:
     """(account, amount) of an entry's legs under one another."""
     if not legs:
         return cells.NOTHING
-    return cells.stacked(
-        cells.stacked_pairs([("", cells.code(account, 12)), ("", money(amount, token))]) for account, amount in legs
+    return format_html_join(
+        "",
+        '<div class="rl-line rl-leg"><span>{}</span><span>{}</span></div>',
+        ((cells.code(account, 12), money(amount, token)) for account, amount in legs),
     )
 
 
