@@ -15,6 +15,7 @@ from relayer_site.metrics_envelopes import envelope_metrics
 from relayer_site.metrics_ledger import ledger_metrics
 from relayer_site.metrics_payments import payment_metrics
 from relayer_site.metrics_webhooks import webhook_metrics
+from requests_app.models.commands import subject_name
 from requests_app.overview import Overview, overview
 from requests_app.states import Kind
 
@@ -228,7 +229,7 @@ def _attention(now: Overview) -> Iterator[Metric]:
         "relayer_reviews_open",
         "Cases that wait for a person",
         ("req_type", "reason"),
-        [((Kind(row.kind).name.lower(), row.reason_code), row.rows) for row in now.reviews],
+        [((subject_name(row.kind), row.reason_code), row.rows) for row in now.reviews],
     )
     yield _gauge(
         "relayer_commands_waiting",

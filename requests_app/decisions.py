@@ -15,7 +15,7 @@ from psycopg import Connection
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
-from requests_app.models.commands import CommandKind
+from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import DecisionState, ReviewAction
 from requests_app.states import FINAL, IntentState, Kind, Status
 from requests_app.store import commands as store
@@ -217,7 +217,7 @@ def _proposal(
 def _lock_case(conn: Connection[Any], case_id: int) -> tuple[Row | None, Subject | None, Standing | None]:
     """Lock the case's subject, then the case: in this order the chain's facts close cases, too."""
     known = fetch_one(conn, "commands", "subject_of_case", {"id": case_id})
-    if known is None:
+    if known is None or known.kind == Target.SOURCE:  # a source's case ends with its halt, by an order
         return None, None, None
     subject = Subject(Kind(known.kind), known.subject_id)
     standing = _lock(conn, subject)

@@ -1,38 +1,41 @@
-"""Lifting the halt of a source from the desk: a command, in one transaction with the check of the account (design 5.1.6)."""
+"""What a person orders of a halted source: to read on, or to take the chain's version of what is stored (design 5.4.3)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from psycopg import Connection
 
-from requests_app.crash_points import crash_point
-from requests_app.models.commands import CommandKind
-from requests_app.signer_control import Told
-from requests_app.store import commands as store
-from requests_app.store.commands import SINGLETON, NewCommand, Target
-from requests_app.store.session import fetch_one, transaction
+from requests_app import orders
+from requests_app.models.commands import CommandKind, Target
+from requests_app.orders import Order, Told
+from requests_app.store.commands import SINGLETON
+from requests_app.store.session import Row
+
+TAKE_CHAIN: Final = "take_chain"
 
 
 def lift_halt(conn: Connection[Any], *, source_id: int, token: UUID, reason: str, reviewer_id: int) -> Told:
-    """Write the command; `token` is the form's own number, so that a double click is one command. Raises CommandConflict."""
-    with transaction(conn):
-        reviewer = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
-        if reviewer is None or not reviewer.is_active:
-            return Told.FORBIDDEN
-        source = fetch_one(conn, "commands", "find_source", {"id": source_id})
-        if source is None:
-            return Told.NOT_FOUND
-        command_id = f"source:{source_id}:{token}"
-        known = fetch_one(conn, "commands", "payload_hash", {"command_id": command_id}) is not None
-        if not known and source.halted is None:
-            return Told.STALE
-        person = str(reviewer.username)
-        command = NewCommand(
-            command_id, CommandKind.REDRIVE, Target.SOURCE, source_id, SINGLETON, person, {"reason": reason}
-        )
-        written = store.enqueue(conn, command)
-        crash_point("before_lift_halt_commit")
-    crash_point("after_lift_halt_commit")
-    return Told.COMMANDED if written else Told.REPEATED
+    """Order the source to be read on from its seal: what is stored stays. Raises CommandConflict."""
+
+    def order(source: Row) -> Order:
+        return Order(CommandKind.REDRIVE, SINGLETON, source.halted is not None)
+
+    return orders.give(
+        conn, Target.SOURCE, source_id, order, token=token, reason=reason, reviewer_id=reviewer_id
+    )  # fmt: skip
+
+
+def take_chain(
+    conn: Connection[Any], *, source_id: int, block: int, token: UUID, reason: str, reviewer_id: int
+) -> Told:
+    """Order that what is stored from `block` on gives way to what the chain shows, which ends the halt. Raises CommandConflict."""
+
+    def order(source: Row) -> Order:
+        fits = source.halted is not None and source.chain_id > 0
+        return Order(CommandKind.HITL, SINGLETON, fits, {"action": TAKE_CHAIN, "block": block})
+
+    return orders.give(
+        conn, Target.SOURCE, source_id, order, token=token, reason=reason, reviewer_id=reviewer_id
+    )  # fmt: skip

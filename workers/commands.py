@@ -15,7 +15,7 @@ import psycopg
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
-from requests_app.models.commands import CommandKind
+from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReviewAction
 from requests_app.models.signing import AttemptKind
 from requests_app.states import Actor, Kind, Verb
@@ -27,7 +27,7 @@ from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import commands as effects
 from requests_app.transitions import payment_commands
 from requests_app.transitions.outcomes import Verdict, rejected
-from workers import attaching, payment_evidence, replace
+from workers import attaching, payment_evidence, replace, taking
 from workers.chain.fees import Fees, bumped
 from workers.leases import HeldLease
 from workers.signers import Lane
@@ -102,7 +102,7 @@ def serve(context: ShiftContext, fence: Fence, lane: Lane | None) -> int:
 
 
 def _first_step(conn: psycopg.Connection[Any], fence: Fence) -> tuple[int, list[OpenCommand]]:
-    """One transaction: effects within the database are applied and consumed, the others claimed."""
+    """One transaction: short effects within the database are applied and consumed, the others claimed."""
     ended = 0
     with transaction(conn):
         found = store.due(conn, fence)
@@ -117,6 +117,8 @@ def _first_step(conn: psycopg.Connection[Any], fence: Fence) -> tuple[int, list[
 
 
 def _needs_io(command: OpenCommand) -> bool:
+    if command.target_kind == Target.SOURCE:
+        return command.kind is CommandKind.HITL  # long, and it locks in another order than the commands beside it
     known = _PAYMENTS_WITH_IO if command.target_kind == Kind.PAYMENT else _WITH_IO
     return command.kind is CommandKind.HITL and command.payload.get("action") in known
 
@@ -140,6 +142,8 @@ def _applied(conn: psycopg.Connection[Any], command: OpenCommand, fence: Fence) 
 
 def _second_step(context: ShiftContext, fence: Fence, lane: Lane | None, command: OpenCommand) -> int:
     """The effect on the chain, then the end of the command in its own transaction; 1 when it ended."""
+    if command.target_kind == Target.SOURCE:
+        return taking.take_chain(context, fence, command)
     try:
         if command.payload["action"] in _SENDS:
             verdict = _send(context, lane, command) if lane is not None else rejected("its signer is not known")

@@ -16,7 +16,8 @@ from psycopg import Connection
 from requests_app.errors import RelayerError
 from requests_app.store import reorgs as store
 from requests_app.transitions.reorgs import Fork
-from workers.blocks import Blocks
+from workers.blocks import Blocks, Unreadable
+from workers.chain.rpc_errors import RpcUnavailable
 
 log = logging.getLogger("relayer.listener")
 
@@ -89,6 +90,51 @@ class ForkWatch:
         shown = self._blocks.headers(range(floor, compare_to + 1))
         block = fork_block(stored, shown, floor=floor, first=first)
         return Fork(block, shown.get(block - 1) if block > first else None, shown.get(sealed, b""))
+
+    def describe(self, conn: Connection[Any], sealed: int, compared_from: int, first: int) -> dict[str, Any]:
+        """What a person is shown of a fork that lies below `compared_from`: every node's word on the sealed block, and where the
+
+        two chains part as far as the stored events tell (`block`, None when the nodes did not say).
+        """
+        said = [
+            {"node": one.endpoint, "hash": f"0x{one.hash.hex()}", "head": one.head}
+            for one in self._blocks.witnesses(sealed)
+        ]
+        try:
+            block: int | None = self._parted(conn, compared_from, first)
+        except (Unreadable, RpcUnavailable) as error:
+            log.warning("the fork is not known: %s", error, extra={"action": "fork_unknown"})
+            block = None
+        return {"block": block, "compared_from": compared_from, "nodes": said}
+
+    def _parted(self, conn: Connection[Any], below: int, first: int) -> int:
+        """The block after the newest stored event below block `below` whose block the chain still shows; `first` without one.
+
+        Blocks alike have only alike ones below them: steps that double find one, halving finds the highest.
+        """
+        unlike, alike, step = below, first - 1, 1
+        while unlike - step > alike:
+            event = store.event_block(conn, self._source_id, unlike - step)
+            if event is None or event[0] <= alike:
+                break
+            if self._shows(*event):
+                alike = event[0]
+            else:
+                unlike, step = event[0], step * 2
+        low = alike
+        while unlike - low > 1:
+            middle = (low + unlike) // 2
+            event = store.event_block(conn, self._source_id, middle)
+            if event is None or event[0] <= alike:
+                low = middle  # no event between
+            elif self._shows(*event):
+                alike, low = event[0], middle
+            else:
+                unlike = event[0]
+        return alike + 1
+
+    def _shows(self, block: int, hash_: bytes) -> bool:
+        return self._blocks.headers([block]).get(block) == hash_
 
     def _disagreement(self, loyal: Any, others_head: int) -> bool:
         """Two nodes show two chains: stay with the sealed one, unless its node falls behind for a while."""

@@ -18,6 +18,7 @@ from psycopg import Connection
 from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.errors import ForeignChain, SourceHalted, StaleEpoch
+from requests_app.models.reviews import ReasonCode
 from requests_app.store import bands, conflicts, envelopes, reorgs
 from requests_app.store.chain_identity import claim_identity
 from requests_app.store.conflicts import Conflict
@@ -183,8 +184,15 @@ class Listener:
                 f"reorganisation deeper than {self._reorg_depth} blocks: {error}; "
                 f"block {self._sealed} was sealed as 0x{(self._sealed_hash or b'').hex()}"
             )
+            found = self._forks.describe(conn, self._sealed, max(0, self._sealed - self._reorg_depth), self._first)
+            evidence = {
+                "source": self._source_id,
+                "sealed_block": self._sealed,
+                "sealed_hash": f"0x{(self._sealed_hash or b'').hex()}",
+                **found,
+            }
             crash_point("before_halt_commit")
-            conflicts.halt_source(conn, self._source_id, reason)
+            conflicts.halt_source(conn, self._source_id, reason, ReasonCode.DEEP_REORG, evidence, self._fence)
             crash_point("after_halt_commit")
             log.critical("source halted: %s", reason, extra={"action": "source_halted", "source": self._source_id})
             raise SourceHalted(reason) from None

@@ -18,6 +18,7 @@ from requests_app.admin.subject import find_subject
 from requests_app.decisions import Decided, Decision
 from requests_app.errors import ConfigurationError
 from requests_app.models import ReviewCase
+from requests_app.models.commands import Target
 from requests_app.models.reviews import ReviewAction
 from requests_app.probing import prober
 from requests_app.states import Kind
@@ -44,6 +45,8 @@ WORDS: Final[dict[Decided, tuple[int, str]]] = {
 
 def situation(case: ReviewCase) -> Situation:
     """The case with its request and nonce, as they are now."""
+    if case.kind == Target.SOURCE:
+        return Situation(case, None, None)
     subject = Subject(Kind(case.kind), case.subject_id)
     return Situation(case, find_subject(case.kind, case.subject_id), slot_of(web_connection(), subject))
 

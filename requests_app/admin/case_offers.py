@@ -16,6 +16,7 @@ from requests_app.admin.forms import DeedForm, Input, reason_input
 from requests_app.admin.requests import fixed_bytes
 from requests_app.decisions import actions_of, may_acknowledge, needs_two, waits
 from requests_app.models import PaymentIntent, ReviewCase
+from requests_app.models.commands import Target
 from requests_app.models.requests import GatewayRequest
 from requests_app.models.reviews import ReviewAction
 from requests_app.states import IntentState, Kind, Status
@@ -102,6 +103,8 @@ def refusal(action: ReviewAction, now: Situation) -> str | None:
     """Why the action does not fit now; None when it does."""
     if now.case.status != "open":
         return "the case is closed"
+    if now.case.kind == Target.SOURCE:
+        return "it is about a source: its own page says what can be done"
     if action not in actions_of(Kind(now.case.kind)):
         return f"that is no deed about a {now.noun}"
     standing = now.standing

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from requests_app.models.commands import Target, subject_name
 from requests_app.states import Kind, Status
 
 NOTHING: Final = "–"
@@ -210,24 +211,29 @@ def gwei(value: Decimal | None) -> SafeString | str:
 
 
 def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:
-    """A link to the page of a request or payment."""
-    try:
-        known = Kind(kind)
-    except ValueError:
+    """A link to the page of a request or payment, or of what else a case or command is about."""
+    if kind not in _MODELS:
         return f"{kind}/{subject_id}"
-    return link(text or f"{known.slug.replace('-', ' ')} #{subject_id}", subject_url(known, subject_id))
+    return link(text or f"{kind_words(kind)} #{subject_id}", subject_url(kind, subject_id))
 
 
-def subject_url(kind: Kind, subject_id: int) -> str:
-    """The address of a request's or payment's page."""
+def kind_words(kind: int) -> str:
+    """What a case is about: "user decrypt", "payment", "source"."""
+    return subject_name(kind).replace("_", " ")
+
+
+def subject_url(kind: int, subject_id: int) -> str:
+    """The address of the page of a request, a payment, a signer, a source."""
     return reverse(f"admin:requests_app_{_MODELS[kind]}_change", args=(subject_id,))
 
 
-_MODELS: Final = {
+_MODELS: Final[dict[int, str]] = {
     Kind.USER_DECRYPT: "userdecryptrequest",
     Kind.PUBLIC_DECRYPT: "publicdecryptrequest",
     Kind.INPUT_PROOF: "inputproofrequest",
     Kind.PAYMENT: "paymentintent",
+    Target.SIGNER: "signer",
+    Target.SOURCE: "envelopesource",
 }
 
 

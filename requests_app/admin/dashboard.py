@@ -222,7 +222,7 @@ def reviews(now: Overview) -> Section:
             cells.link(
                 reason(row.reason_code).headline, f"{url}?kind__exact={row.kind}&reason_code__exact={row.reason_code}"
             ),
-            Kind(row.kind).slug.replace("-", " "),
+            cells.kind_words(row.kind),
             cells.number(row.rows),
             cells.duration(row.oldest_seconds),
         )

@@ -70,13 +70,23 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
     ),
     ReasonCode.ENVELOPE_CONFLICT: Reason(
         "The chain contradicts itself",
-        "Two different events were read at one position of the log, and one of them names this: by its reference, or by a transaction of its. Which is true cannot be told here, so the source is halted and nothing more of it is read. What had ended before stays as it is, and is shown to be taken note of.",
+        "Two different events were read at one position of the log, and one of them names this: by its reference, or by a transaction of its. Which is true cannot be told here, so the source is halted and nothing more of it is read; the source has a case of its own. What had ended before stays as it is, and is shown to be taken note of.",
         (
             "the conflict's two digests and transactions, in the evidence and under envelope conflicts",
             "what independent nodes say about that block",
             "for what had ended: whether the event that decided it is the true one",
         ),
-        "Find out which node was wrong and take it away, then lift the halt on the source's page. A request goes on by itself when its true event is read, which closes the case; of a payment a person says what became of it.",
+        "Find out which node was wrong and take it away, then end the halt in the source's case: lift it when the stored event is the true one, take the chain's version when it is the false one. A request goes on by itself when its true event is read, which closes the case; of a payment a person says what became of it.",
+    ),
+    ReasonCode.DEEP_REORG: Reason(
+        "The chain is another one below what may give way",
+        "The block that a source had sealed is no longer on the chain, and no block down to the source's reorg depth is as it was stored. So much is not taken back without a person: the source is halted.",
+        (
+            "what each node says of the sealed block, in the evidence: one that stands alone may be wrong, or follow another chain",
+            "whether the chain was reset, or its operator has announced a reorganisation",
+            "the block in the evidence, after the newest stored event that the chain still shows: what gives way begins there",
+        ),
+        "A node that is wrong is taken away, then the halt is lifted. When the chain did change, an approver takes its version from that block on: what rested on the old blocks waits again, as after any reorganisation.",
     ),
     ReasonCode.AUTHORIZATION_WINDOW_CLOSED: Reason(
         "The payer's authorization ran out before the money moved",

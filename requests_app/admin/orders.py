@@ -13,12 +13,14 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from requests_app.admin import cells
+from requests_app.admin.case_offers import Unreadable
 from requests_app.admin.case_parts import OUTCOME_TONES, Progress
 from requests_app.admin.forms import posted_reason
 from requests_app.admin.page import Table
 from requests_app.models import Command
-from requests_app.signer_control import Told
-from requests_app.store.commands import CommandConflict, Target
+from requests_app.models.commands import Target
+from requests_app.orders import Told
+from requests_app.store.commands import CommandConflict
 
 _SHOWN: Final = 20
 _STALE: Final = "It has changed since you read this page. Nothing was ordered."
@@ -37,7 +39,7 @@ def new_token() -> dict[str, str]:
 
 
 def give(request: HttpRequest, admin: Any, permission: str, tell: Callable[[str, UUID, str], Told]) -> None:
-    """Write the order that the form asks for: `tell(deed, token, reason)`, ValueError for no such deed. Raises PermissionDenied."""
+    """Write the order that the form asks for: `tell(deed, token, reason)`, ValueError for no such deed, Unreadable for its inputs. Raises PermissionDenied."""
     if not request.user.has_perm(permission):
         raise PermissionDenied
     reason = posted_reason(request)
@@ -46,6 +48,8 @@ def give(request: HttpRequest, admin: Any, permission: str, tell: Callable[[str,
         return
     try:
         told = tell(request.POST.get("deed", ""), UUID(request.POST.get("token", "")), reason)
+    except Unreadable as error:
+        admin.message_user(request, str(error), messages.ERROR)
     except ValueError:
         admin.message_user(request, "This page knows no such deed.", messages.ERROR)
     except CommandConflict:
@@ -76,11 +80,18 @@ def renewed(request: HttpRequest, section: Progress | None) -> HttpResponse:
     return answer
 
 
+def _words(order: Command) -> str:
+    """What was ordered."""
+    what = str(order.payload.get("action") or order.kind).replace("_", " ")
+    block = order.payload.get("block")
+    return f"{what} from block {block}" if block is not None else what
+
+
 def _row(order: Command) -> tuple[Any, ...]:
     page = reverse("admin:requests_app_command_change", args=(order.command_id,))
     return (
         cells.short_moment(order.created_at),
-        cells.link(order.kind.replace("_", " "), page),
+        cells.link(_words(order), page),
         order.requested_by,
         cells.wrapped(order.payload.get("reason")),
         cells.badge(order.state),

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -38,10 +38,11 @@ from requests_app.admin.review_filters import (
     search,
     with_assignee,
 )
+from requests_app.admin.source_deeds import carry_out_case, case_sections
 from requests_app.admin.subject import question, sending, standing, timeline
 from requests_app.models import PaymentIntent, ReviewCase
+from requests_app.models.commands import Target, subject_name
 from requests_app.models.reviews import ReviewAction
-from requests_app.states import Kind
 from requests_app.store.session import web_connection
 
 EXPORT_ROWS: Final = 10_000
@@ -173,6 +174,9 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
 
     def act(self, request: HttpRequest, obj: Any) -> HttpResponse | None:
         """A deed of the page."""
+        if obj.kind == Target.SOURCE:
+            carry_out_case(request, self, obj)
+            return HttpResponseRedirect(self.page_url(obj))
 
         def page(top: list[Section], status: int) -> HttpResponse:
             context = {"sections": [*top, *self.sections(request, obj)], "links": self.links(request, obj)}
@@ -184,6 +188,8 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """Why it stopped, what was decided and may be, the evidence, what was asked, what was signed, what happened."""
+        if obj.kind == Target.SOURCE:
+            return [_why(obj), *case_sections(request, obj), _facts(obj)]
         now = situation(obj)
         holder = assignments.assigned(web_connection(), obj.pk)
         pending = open_decision(obj.pk)
@@ -208,15 +214,14 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
         """The request's own page, and the queue."""
-        kind = Kind(obj.kind)
         return [
             ("All open cases", reverse("admin:requests_app_reviewcase_changelist")),
-            (f"The {kind.slug.replace('-', ' ')} itself", cells.subject_url(kind, obj.subject_id)),
+            (f"The {cells.kind_words(obj.kind)} itself", cells.subject_url(obj.kind, obj.subject_id)),
         ]
 
     def page_title(self, obj: ReviewCase) -> str:
         """Case number and kind."""
-        return f"Case {obj.pk}: {Kind(obj.kind).slug.replace('-', ' ')} #{obj.subject_id}"
+        return f"Case {obj.pk}: {cells.kind_words(obj.kind)} #{obj.subject_id}"
 
     def overview_view(self, request: HttpRequest) -> HttpResponse:
         """The first page's body alone, for its refresh without reload."""
@@ -283,7 +288,9 @@ def csv_lines(cases: QuerySet[Any]) -> Iterator[str]:
     for one in cases.iterator(chunk_size=500):
         times = [moment.isoformat() if moment else "" for moment in (one.opened_at, one.closed_at)]
         texts = [_cell(text) for text in (one.reason_code, one.status, one.assignee or "")]
-        yield writer.writerow((one.pk, Kind(one.kind).slug, one.subject_id, *texts, *times, _cell(one.outcome or "")))
+        yield writer.writerow(
+            (one.pk, subject_name(one.kind).replace("_", "-"), one.subject_id, *texts, *times, _cell(one.outcome or ""))
+        )
 
 
 def _cell(text: str) -> str:

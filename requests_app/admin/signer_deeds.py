@@ -12,9 +12,10 @@ from requests_app.admin.case_parts import Progress
 from requests_app.admin.forms import DeedForm, DeedForms, reason_input
 from requests_app.admin.page import Section
 from requests_app.models import Signer
+from requests_app.models.commands import Target
 from requests_app.models.signing import SignerStatus
-from requests_app.signer_control import FROM, SignerDeed, Told, tell_signer
-from requests_app.store.commands import Target
+from requests_app.orders import Told
+from requests_app.signer_control import FROM, SignerDeed, tell_signer
 from requests_app.store.session import web_connection
 
 PERMISSION: Final = "requests_app.pause_signer"

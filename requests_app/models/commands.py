@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from django.db import models
 from django.db.models import Q
 
 from requests_app.fields import one_of, stamped, text_choices
+from requests_app.states import Kind
 
 
 class CommandKind(StrEnum):
@@ -18,6 +19,18 @@ class CommandKind(StrEnum):
     PAUSE_SIGNER = "pause_signer"
     RESUME_SIGNER = "resume_signer"
     REDRIVE = "redrive"
+
+
+class Target(IntEnum):
+    """What a command or a review case is about when it is no request or payment (those have their Kind)."""
+
+    SIGNER = 100
+    SOURCE = 101
+
+
+def subject_name(kind: int) -> str:
+    """What a stored number says a command or a case is about: `user_decrypt`, `payment`, `source`. Raises ValueError."""
+    return (Target(kind) if kind >= Target.SIGNER else Kind(kind)).name.lower()
 
 
 class CommandState(StrEnum):

@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 
 from requests_app.fields import stamped, text_choices
+from requests_app.models.commands import Target
 from requests_app.models.requests import KIND_CHOICES
 
 
@@ -21,6 +22,7 @@ class ReasonCode(StrEnum):
     RECEIPT_VANISHED = "receipt_vanished"
     REFUSED_AFTER_SIGNING = "refused_after_signing"
     ENVELOPE_CONFLICT = "envelope_conflict"
+    DEEP_REORG = "deep_reorg"
     AUTHORIZATION_WINDOW_CLOSED = "authorization_window_closed"
     AMOUNT_MISMATCH = "amount_mismatch"
     WRONG_PARTY = "wrong_party"
@@ -30,9 +32,9 @@ class ReasonCode(StrEnum):
 
 
 class ReviewCase(models.Model):
-    """A subject in needs_review: one open case each, with the evidence found when it stopped."""
+    """A subject in needs_review, or a halted source: one open case each, with the evidence found when it stopped."""
 
-    kind = models.SmallIntegerField(choices=KIND_CHOICES)
+    kind = models.SmallIntegerField(choices=[*KIND_CHOICES, (Target.SOURCE.value, "source")])
     subject_id = models.BigIntegerField()
     reason_code = models.TextField(choices=text_choices(ReasonCode))
     evidence = models.JSONField(default=dict)

@@ -68,7 +68,11 @@ UPDATE signer SET status = %(status)s, status_reason = %(reason)s WHERE id = %(i
 SELECT id, chain_id, address, status, status_reason FROM signer WHERE id = %(id)s FOR UPDATE;
 
 -- name: find_source
-SELECT source_id, halted FROM envelope_source WHERE source_id = %(id)s FOR UPDATE;
+SELECT source_id, halted, chain_id FROM envelope_source WHERE source_id = %(id)s FOR UPDATE;
+
+-- name: without_limit
+-- For the rest of the transaction: how much a person's order takes back is not known before.
+SELECT set_config('statement_timeout', '0', true) AS before;
 
 -- name: lift_halt
 UPDATE envelope_source SET halted = NULL WHERE source_id = %(id)s AND halted IS NOT NULL;

@@ -9,6 +9,14 @@ UNION
 SELECT DISTINCT position >> 20, block_hash FROM envelope_meta
  WHERE source_id = %(source)s AND position >= %(floor)s::bigint << 20 AND position < (%(sealed)s::bigint + 1) << 20;
 
+-- name: event_block
+SELECT position >> 20 AS block, block_hash FROM envelope_meta
+ WHERE source_id = %(source)s AND position < (%(upto)s::bigint + 1) << 20 ORDER BY position DESC LIMIT 1;
+
+-- name: kept_from
+-- Nothing can be stored any more below the end of a band that is on its way out.
+SELECT coalesce(max(hi) >> 20, 0) AS block FROM envelope_band WHERE source_id = %(source)s AND state <> 'open';
+
 -- name: remember_window
 UPDATE chain_cursor SET window_blocks = %(window)s::int WHERE source_id = %(source)s;
 
@@ -16,7 +24,7 @@ UPDATE chain_cursor SET window_blocks = %(window)s::int WHERE source_id = %(sour
 WITH fence AS MATERIALIZED (
   SELECT 1 FROM exec_lease
    WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE)
-SELECT c.block, c.head_hash, s.halted, s.chain_id, s.reorg_depth, EXISTS (SELECT 1 FROM fence) AS held
+SELECT c.block, c.head_hash, s.halted, s.chain_id, s.reorg_depth, s.start_block, EXISTS (SELECT 1 FROM fence) AS held
   FROM chain_cursor c JOIN envelope_source s ON s.source_id = c.source_id
  WHERE c.source_id = %(source)s FOR UPDATE OF c;
 

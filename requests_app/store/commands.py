@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
@@ -22,13 +22,6 @@ from requests_app.store.signing import Fence
 SINGLETON: Final = "singleton:commands"  # the resource of commands that need no signer
 CLAIM_SECONDS: Final = 60.0
 LIMIT: Final = 16
-
-
-class Target(IntEnum):
-    """What a command is about when it is no request (those have their Kind)."""
-
-    SIGNER = 100
-    SOURCE = 101
 
 
 class Outcome(StrEnum):

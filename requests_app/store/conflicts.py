@@ -5,16 +5,21 @@ Hashes and digests are 32 bytes. A source whose log contradicts itself is read n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from psycopg import Connection
 
 from requests_app.crash_points import crash_point
-from requests_app.errors import RelayerError
+from requests_app.errors import RelayerError, StaleEpoch
+from requests_app.models.reviews import ReasonCode
 from requests_app.states import Kind
 from requests_app.store.queue import Subject
-from requests_app.store.session import fetch_all, run, transaction
+from requests_app.store.session import fetch_all, fetch_only, run, transaction
+
+if TYPE_CHECKING:
+    from requests_app.store.envelopes import Fence
 
 
 class Conflict(RelayerError):
@@ -68,14 +73,23 @@ class Unreviewed(NamedTuple):
     got_tx_hash: bytes | None
 
 
-def find_clashes(conn: Connection[Any], source_id: int, envelopes: Sequence[Placed]) -> list[Clash]:
-    """Of envelopes ordered by position those that are stored with another digest."""
+def find_clashes(
+    conn: Connection[Any], source_id: int, envelopes: Sequence[Placed], *, of_blocks: Mapping[int, bytes] | None = None
+) -> list[Clash]:
+    """Of envelopes ordered by position those that are stored with another digest.
+
+    With `of_blocks` (position -> block hash) only those of the same block: of another block they may be a reorganisation's.
+    """
     by_position = {one.position: one for one in envelopes}
     rows = fetch_all(conn, "conflicts", "find_clashes", {
         "source": source_id, "positions": list(by_position), "digests": [one.digest for one in by_position.values()],
         "first": envelopes[0].position, "last": envelopes[-1].position,
     })  # fmt: skip
-    found = [(row, by_position[row.position]) for row in rows]
+    found = [
+        (row, by_position[row.position])
+        for row in rows
+        if of_blocks is None or of_blocks[row.position] == bytes(row.block_hash)
+    ]
     return [
         Clash(row.position, row.have, row.ref, row.tx_hash, got.digest, got.ref, got.tx_hash, got.payload)
         for row, got in found
@@ -91,15 +105,47 @@ def refuse(conn: Connection[Any], source_id: int, clashes: Sequence[Clash]) -> N
     columns = {name: [getattr(one, name) for one in clashes] for name in Clash._fields}
     crash_point("before_conflict_commit")
     with transaction(conn):
-        run(conn, "conflicts", "record_conflicts", {"source": source_id, **columns})
-        halt_source(conn, source_id, text)
+        ran = halt_source(conn, source_id, text, ReasonCode.ENVELOPE_CONFLICT, _evidence(source_id, clashes))
+        run(conn, "conflicts", "record_conflicts", {"source": source_id, "again": not ran, **columns})
     crash_point("after_conflict_commit")
     raise Conflict(text)
 
 
-def halt_source(conn: Connection[Any], source_id: int, reason: str) -> bool:
-    """Stop a source until a person has looked; whether it was running."""
-    return run(conn, "conflicts", "halt_source", {"source": source_id, "reason": reason}) == 1
+def halt_source(
+    conn: Connection[Any],
+    source_id: int,
+    text: str,
+    reason: ReasonCode,
+    evidence: Mapping[str, Any],
+    fence: Fence | None = None,
+) -> bool:
+    """Stop a source until a person has looked, and open its case; whether it was running.
+
+    `evidence`: what the case shows; its `block` is the first one that is in doubt. Raises StaleEpoch when `fence` is no longer held.
+    """
+    row = fetch_only(conn, "conflicts", "halt_source", {
+        "source": source_id, "text": text, "reason": reason.value, "evidence": json.dumps(dict(evidence)),
+        "resource": fence.resource if fence else None, "instance": fence.instance if fence else None,
+        "epoch": fence.epoch if fence else None,
+    })  # fmt: skip
+    if not row.held:
+        raise StaleEpoch(f"source {source_id} is somebody else's to halt")
+    return bool(row.halted)
+
+
+def _evidence(source_id: int, clashes: Sequence[Clash]) -> dict[str, Any]:
+    """What the case of the halted source shows: the first contradiction, and how many there are."""
+    first = min(clashes, key=lambda one: one.position)
+    return {
+        "source": source_id,
+        "block": first.position >> 20,
+        "log_index": first.position & 0xFFFFF,
+        "stored_digest": f"0x{first.have.hex()}",
+        "got_digest": f"0x{first.got.hex()}",
+        "stored_tx_hash": f"0x{first.have_tx_hash.hex()}",
+        "got_tx_hash": f"0x{first.got_tx_hash.hex()}",
+        "conflicts": len(clashes),
+    }
 
 
 def lock_unreviewed(conn: Connection[Any], limit: int) -> list[Unreviewed]:

@@ -171,6 +171,8 @@ def insert_below_seal(
     """Store events that were withheld when their block was sealed: how many were new. Later ones are left out.
 
     New ones are counted and charged once, as in `record_range`: not again what was counted before its block gave way.
+    Raises Conflict (source halted) when the log holds another event of the same block at one of these places: only what the
+    log holds may be applied.
     """
     if not envelopes:
         return 0
@@ -182,7 +184,13 @@ def insert_below_seal(
         "request_kinds": list(request_kinds),
     }
     row = _banded(conn, source_id, "insert_below_seal", parameters, None)
-    return int(row.inserted) if row else 0
+    inserted = int(row.inserted) if row else 0
+    if inserted < len(ordered):
+        blocks = {one.position: one.block_hash for one in ordered}
+        clashes = conflicts.find_clashes(conn, source_id, ordered, of_blocks=blocks)
+        if clashes:
+            conflicts.refuse(conn, source_id, clashes)
+    return inserted
 
 
 def _banded(

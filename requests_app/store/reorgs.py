@@ -6,13 +6,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from psycopg import Connection
 
 from requests_app.states import TRANSITIONS, Actor, Kind, Status, Verb, sources
-from requests_app.store.envelopes import Fence
 from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
+
+
+class Holding(Protocol):
+    """A lease: of the source's listener, or of whoever carries commands out."""
+
+    @property
+    def resource(self) -> str: ...
+    @property
+    def instance(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
 
 
 class Touched(NamedTuple):
@@ -44,13 +54,24 @@ def known_hashes(conn: Connection[Any], source_id: int, floor: int, sealed: int)
     return {row.block: bytes(row.hash) for row in fetch_all(conn, "reorgs", "known_hashes", parameters)}
 
 
+def event_block(conn: Connection[Any], source_id: int, upto: int) -> tuple[int, bytes] | None:
+    """The newest block at or below `upto` that the log holds an event of, with its hash; None below the first."""
+    row = fetch_one(conn, "reorgs", "event_block", {"source": source_id, "upto": upto})
+    return (row.block, bytes(row.block_hash)) if row is not None else None
+
+
+def kept_from(conn: Connection[Any], source_id: int) -> int:
+    """The first block from which on every band of the source can still be written."""
+    return int(fetch_only(conn, "reorgs", "kept_from", {"source": source_id}).block)
+
+
 def remember_window(conn: Connection[Any], source_id: int, blocks: int) -> int:
     """Keep how many blocks the node answers for at once, for the next listener."""
     return run(conn, "reorgs", "remember_window", {"source": source_id, "window": blocks})
 
 
-def lock_source(conn: Connection[Any], source_id: int, fence: Fence) -> Row | None:
-    """Lock seal and consumer cursors: block, head_hash, halted, chain_id, reorg_depth, held (the lease is ours)."""
+def lock_source(conn: Connection[Any], source_id: int, fence: Holding) -> Row | None:
+    """Lock seal and consumer cursors: block, head_hash, halted, chain_id, reorg_depth, start_block, held (the lease is ours)."""
     parameters = {"source": source_id, "resource": fence.resource, "instance": fence.instance, "epoch": fence.epoch}
     row = fetch_one(conn, "reorgs", "lock_source", parameters)
     if row is not None:

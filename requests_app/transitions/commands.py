@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
-from requests_app.models.commands import CommandKind
+from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReviewAction
 from requests_app.models.signing import SignerStatus
 from requests_app.states import FINAL, Actor, Kind, Status, Verb
 from requests_app.store import commands as store
 from requests_app.store import requests as request_store
-from requests_app.store.commands import OpenCommand, Outcome, SlotView, Target
+from requests_app.store.commands import OpenCommand, Outcome, SlotView
 from requests_app.store.queue import READY, SEND, Subject, enqueue_jobs
 from requests_app.store.session import fetch_one, run
 from requests_app.transitions import generic, payment_commands
@@ -170,6 +170,7 @@ def _redrive(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict
     """Give a waiting request a job again, or let a halted source go on."""
     if command.target_kind == Target.SOURCE:
         lifted = run(conn, "commands", "lift_halt", {"id": command.target_id})
+        generic.close_reviews(conn, Target.SOURCE, [command.target_id], "lift_halt")
         return Verdict(Outcome.APPLIED if lifted else Outcome.SUPERSEDED)
     subject, verdict = judged(conn, command)
     if verdict is not None:

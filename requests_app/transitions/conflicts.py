@@ -42,15 +42,21 @@ def review(conn: Connection[Any], fence: Fence, limit: int) -> Reviewed:
     with transaction(conn):
         if not leases.fence(conn, fence.resource, fence.instance, fence.epoch):
             raise StaleEpoch(fence.resource)
-        found = store.lock_unreviewed(conn, limit)
-        if not found:
-            return Reviewed(0, [], 0)
-        evidence = _evidence(found, store.named_subjects(conn, [one.id for one in found]))
-        parked, noted = _requests(conn, evidence, fence.epoch)
-        paid, closed = _payments(conn, evidence, fence.epoch)
-        store.mark_reviewed(conn, [one.id for one in found])
+        done = show(conn, fence.epoch, limit)
         crash_point("before_review_conflicts_commit")
     crash_point("after_review_conflicts_commit")
+    return done
+
+
+def show(conn: Connection[Any], epoch: int, limit: int) -> Reviewed:
+    """As `review`, in a transaction of the caller, who holds a lease."""
+    found = store.lock_unreviewed(conn, limit)
+    if not found:
+        return Reviewed(0, [], 0)
+    evidence = _evidence(found, store.named_subjects(conn, [one.id for one in found]))
+    parked, noted = _requests(conn, evidence, epoch)
+    paid, closed = _payments(conn, evidence, epoch)
+    store.mark_reviewed(conn, [one.id for one in found])
     return Reviewed(len(found), parked + paid, noted + closed)
 
 

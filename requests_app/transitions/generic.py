@@ -12,6 +12,7 @@ from django.conf import settings
 
 from requests_app.errors import IllegalTransition
 from requests_app.metrics import observe_status
+from requests_app.models.commands import Target
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import DEADLINE_SETTING, FINAL, TRANSITIONS, Actor, Kind, Status, Verb, sources
 from requests_app.store.session import fetch_all, run
@@ -119,7 +120,7 @@ def open_reviews(
     return run(conn, "transitions", "open_review", parameters)
 
 
-def close_reviews(conn: psycopg.Connection[Any], kind: Kind, ids: Sequence[int], outcome: str) -> int:
-    """Close the open cases of rows that left review, in the caller's transaction: how many there were."""
+def close_reviews(conn: psycopg.Connection[Any], kind: Kind | Target, ids: Sequence[int], outcome: str) -> int:
+    """Close the open cases of rows that left review, or of sources that go on, in the caller's transaction: how many there were."""
     parameters = {"kind": kind.value, "ids": list(ids), "outcome": outcome}
     return len(fetch_all(conn, "transitions", "close_review", parameters))

@@ -10,7 +10,8 @@ import pytest
 from django.urls import reverse
 
 from requests_app import models
-from requests_app.store.commands import SINGLETON, Target
+from requests_app.models.commands import Target
+from requests_app.store.commands import SINGLETON
 from requests_app.store.session import web_connection
 from requests_app.store.signing import Fence
 from tests.desk.people import Person, offered, person
@@ -27,6 +28,20 @@ def source(db: None) -> models.EnvelopeSource:
     return models.EnvelopeSource.objects.create(
         source_id=1, name="gateway", chain_id=654321, start_block=1, retain="14 days", halted=WHY
     )
+
+
+@pytest.fixture
+def sealed(source: models.EnvelopeSource) -> models.ReviewCase:
+    """The source stands at block 90; its case says that block 70 is the first in doubt."""
+    models.ChainCursor.objects.create(source=source, block=90)
+    return models.ReviewCase.objects.create(
+        kind=Target.SOURCE, subject_id=1, reason_code="deep_reorg", evidence={"block": 70, "note": HOSTILE}
+    )
+
+
+@pytest.fixture
+def ann(db: None) -> Person:
+    return person("ann", "approver")
 
 
 @pytest.fixture
@@ -107,3 +122,60 @@ def test_viewers_and_disabled_people_lift_nothing(source: models.EnvelopeSource,
     ada.user.save()
     assert order(ada, source) in (302, 403)
     assert not models.Command.objects.exists()
+
+
+def test_an_approver_takes_the_chain_s_version_from_the_case(
+    sealed: models.ReviewCase, ann: Person, ada: Person
+) -> None:
+    page = ann.get(sealed)
+    assert offered(page) == {"lift_halt", "take_chain"}
+    for part in (WHY, 'name="block" value="70"', "Evidence when it stopped", "stored up to block 90"):
+        assert part in page
+    assert HOSTILE not in page
+    assert offered(ada.get(sealed)) == {"lift_halt"}
+    assert "an approver orders it" in ada.get(sealed)
+    fields = {"token": str(uuid4()), "reason": "node b was right", "block": "69"}
+    assert ada.post(sealed, "take_chain", **fields).status_code == 403
+    assert [ann.post(sealed, "take_chain", **fields).status_code for _ in range(2)] == [302, 302]
+    (command,) = models.Command.objects.all()
+    assert (command.kind, command.target_kind, command.resource) == ("hitl", Target.SOURCE, SINGLETON)
+    assert command.payload == {"action": "take_chain", "block": 69, "reason": "node b was right"}
+    assert "take chain from block 69" in ann.get(sealed)
+    hold(web_connection(), SINGLETON)
+    assert serve(web_connection()) == 1
+    sealed.refresh_from_db()
+    assert (sealed.status, sealed.outcome) == ("closed", "take_chain")
+    assert models.ChainCursor.objects.get().block == 68
+    assert offered(ann.get(sealed)) == set()
+    listed = ann.client.get(reverse("admin:requests_app_reviewcase_changelist") + "?case=all").content.decode()
+    assert "source #1" in listed
+
+
+@pytest.mark.parametrize("block", ["", "x", "-1", "1.5", "99999999999999", "9" * 13, "\x00", "²"])
+def test_what_is_no_block_is_not_ordered(block: str, sealed: models.ReviewCase, ann: Person) -> None:
+    fields = {"token": str(uuid4()), "reason": "looked", "block": block}
+    assert ann.post(sealed, "take_chain", **fields).status_code == 302
+    assert not models.Command.objects.exists()
+    assert "A block is a number" in ann.get(sealed)
+
+
+def test_a_source_s_case_knows_no_deed_of_requests(sealed: models.ReviewCase, ann: Person) -> None:
+    for deed in ("assign", "probe", "resume", "fail", "acknowledge", "confirm"):
+        assert ann.post(sealed, deed, reason="looked", token=str(uuid4()), version="1").status_code == 302
+    assert not models.Command.objects.exists()
+    assert not models.ReviewDecision.objects.exists()
+    listed = reverse("admin:requests_app_reviewcase_changelist")
+    chosen = {"action": "bulk_acknowledge", "_selected_action": str(sealed.pk)}
+    preview = ann.client.post(listed, chosen).content.decode()
+    assert "its own page says what can be done" in preview
+    bulk = {"bulk": "acknowledge", "cases": f"{sealed.pk}:1", "reason": "looked"}
+    assert ann.client.post(reverse("admin:relayer_case_bulk"), bulk).status_code == 200
+    assert not models.Command.objects.exists()
+    exported = b"".join(ann.client.get(reverse("admin:relayer_case_export")).streaming_content).decode()
+    assert f"{sealed.pk},source,1,deep_reorg,open" in exported
+    assert ann.client.get("/admin/").status_code == 200
+
+
+def test_the_metrics_count_cases_of_sources(sealed: models.ReviewCase, client: Any) -> None:
+    text = client.get("/metrics").content.decode()
+    assert 'relayer_reviews_open{reason="deep_reorg",req_type="source"} 1.0' in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any
 
 import psycopg
@@ -10,12 +11,15 @@ import pytest
 
 from requests_app.errors import StaleEpoch
 from requests_app.states import Kind
+from requests_app.store import envelopes
 from requests_app.store.conflicts import Conflict
 from requests_app.store.envelopes import Fence
 from requests_app.store.queue import Subject
-from requests_app.transitions import conflicts
+from requests_app.store.session import transaction
+from requests_app.transitions import conflicts, reorgs
 from tests.listen import world
-from tests.listen.world import Ours, answered, applier, record, requested, sent, share, status
+from tests.listen.world import SOURCE, Ours, answered, applier, record, requested, sent, share, status
+from workers.chain.events import REQUEST_KINDS, Envelope
 
 DUTY = Fence("singleton:conflicts", "test", 1)
 Connection = psycopg.Connection[Any]
@@ -40,9 +44,22 @@ def review(conn: Connection) -> conflicts.Reviewed:
 
 
 def cases(conn: Connection) -> list[tuple[Any, ...]]:
+    """Those of requests and payments."""
     return conn.execute(
-        "SELECT kind, subject_id, reason_code, status FROM review_case ORDER BY kind, subject_id"
+        "SELECT kind, subject_id, reason_code, status FROM review_case WHERE kind < 100 ORDER BY kind, subject_id"
     ).fetchall()
+
+
+def source_cases(conn: Connection) -> list[tuple[Any, ...]]:
+    return conn.execute(
+        "SELECT subject_id, reason_code, status, outcome, evidence FROM review_case WHERE kind = 101 ORDER BY id"
+    ).fetchall()
+
+
+def ordered(conn: Connection, block: int) -> reorgs.Undone:
+    """The chain's version from `block` on is taken."""
+    with transaction(conn):
+        return reorgs.adopt(conn, SOURCE, block, DUTY, request_kinds=REQUEST_KINDS)
 
 
 def open_case(one: Ours) -> tuple[Any, ...]:
@@ -143,3 +160,115 @@ def test_what_clients_publish_names_nobody(duty: Connection) -> None:
         record(duty, 2, 2, [share(one.ref, 0, (2, 0)), share(one.ref, 1, (2, 0))])
     assert review(duty) == (1, [], 0)
     assert (status(duty, one), cases(duty)) == ("receipt_received", [])
+
+
+def test_a_halted_source_has_a_case_also_when_nobody_is_named(duty: Connection) -> None:
+    ref = world.new_ref(Kind.USER_DECRYPT)
+    contradict(duty, 1, 5, share(ref, 0, (3, 2)), share(ref, 1, (3, 2)), share(ref, 0, (4, 0)), share(ref, 1, (4, 0)))
+    ((subject, reason, standing, _, evidence),) = source_cases(duty)
+    assert (subject, reason, standing) == (SOURCE, "envelope_conflict", "open")
+    assert (evidence["block"], evidence["log_index"], evidence["conflicts"]) == (3, 2, 2)
+    assert evidence["stored_digest"] != evidence["got_digest"]
+    assert review(duty) == (2, [], 0)
+
+
+def false_answer(conn: Connection) -> tuple[Ours, Envelope, Envelope]:
+    """A row that waits for its answer; the log holds a share that the chain does not show, found when it was read again."""
+    (one,) = sent(conn, Kind.USER_DECRYPT)
+    false, true = share(one.ref, 1, (3, 0)), share(one.ref, 2, (3, 0))
+    record(conn, 1, 5, [requested(one, (2, 0)), false])
+    applier().catch_up(conn)
+    with pytest.raises(Conflict):
+        envelopes.insert_below_seal(conn, SOURCE, [true])
+    return one, false, true
+
+
+def test_what_is_read_again_and_differs_is_a_conflict(duty: Connection) -> None:
+    one, false, true = false_answer(duty)
+    assert duty.execute("SELECT digest FROM envelope_meta WHERE position = %s", (false.position,)).fetchone() == (
+        false.digest,
+    )
+    assert duty.execute("SELECT have, got FROM envelope_conflict").fetchall() == [(false.digest, true.digest)]
+    with pytest.raises(Conflict):
+        envelopes.insert_below_seal(duty, SOURCE, [true])  # the duty that asks comes again
+    assert duty.execute("SELECT count(*) FROM envelope_conflict").fetchone() == (1,)
+    assert review(duty).parked == [Subject(Kind.USER_DECRYPT, one.id)]
+
+
+def test_what_is_read_again_in_another_block_is_not_a_conflict(duty: Connection) -> None:
+    """A reorganisation that the listener has not seen yet."""
+    (one,) = sent(duty, Kind.USER_DECRYPT)
+    record(duty, 1, 5, [requested(one, (2, 0))])
+    moved = dataclasses.replace(requested(one, (2, 0)), block_hash=world.block_hash(2, 1))
+    moved = dataclasses.replace(moved, tx_hash=b"t" * 32, digest=b"d" * 32)
+    assert envelopes.insert_below_seal(duty, SOURCE, [moved]) == 0
+    assert source_cases(duty) == []
+
+
+def test_lifting_the_halt_halts_again_and_the_chain_s_version_does_not(duty: Connection) -> None:
+    one, false, true = false_answer(duty)
+    duty.execute("UPDATE envelope_source SET halted = NULL")
+    with pytest.raises(Conflict):
+        envelopes.insert_below_seal(duty, SOURCE, [true])
+    undone = ordered(duty, 3)
+    assert (undone.envelopes, undone.withdrawn) == (1, 0)
+    assert duty.execute("SELECT position, digest FROM envelope_orphan").fetchall() == [(false.position, false.digest)]
+    assert duty.execute("SELECT block FROM chain_cursor").fetchone() == (2,)
+    assert duty.execute("SELECT halted FROM envelope_source").fetchone() == (None,)
+    assert duty.execute("SELECT n FROM gateway_ref").fetchone() == (0,)
+    assert [case[1:4] for case in source_cases(duty)] == [("envelope_conflict", "closed", "take_chain")]
+    assert status(duty, one) == "needs_review"  # nobody had been shown the conflict yet
+    record(duty, 3, 6, [true, *(share(one.ref, place, (4, place)) for place in range(3, 11))])
+    applier().catch_up(duty)
+    assert status(duty, one) == "completed"
+    assert cases(duty) == [(1, one.id, "envelope_conflict", "closed")]
+
+
+def test_the_chain_s_version_withdraws_a_receipt(duty: Connection) -> None:
+    (one,) = sent(duty, Kind.INPUT_PROOF)
+    record(duty, 1, 5, [requested(one, (2, 0))])
+    applier().catch_up(duty)
+    duty.execute("UPDATE envelope_source SET halted = 'false'")
+    assert ordered(duty, 2).withdrawn == 1
+    assert status(duty, one) == "tx_in_flight"
+    record(duty, 2, 6, [requested(one, (6, 0))])
+    applier().catch_up(duty)
+    assert (status(duty, one), world.row(duty, one).receipt_block) == ("receipt_received", 6)
+
+
+def test_leftovers_above_the_seal_leave_with_the_chain_s_version(duty: Connection) -> None:
+    """A refused batch left its other events above the seal; the seal is not raised, whatever block is named."""
+    first, second = sent(duty, Kind.INPUT_PROOF, 2)
+    record(duty, 1, 5, [])
+    record(duty, 6, 7, [requested(first, (6, 0)), requested(second, (7, 0))])
+    duty.execute("UPDATE chain_cursor SET block = 5, head_hash = %s", (world.block_hash(5),))
+    true = dataclasses.replace(requested(second, (7, 0)), tx_hash=b"t" * 32, digest=b"d" * 32)
+    contradict(duty, 6, 7, requested(first, (6, 0)), true)
+    undone = ordered(duty, 7)
+    assert (undone.envelopes, undone.withdrawn) == (2, 0)
+    assert duty.execute("SELECT block, head_hash FROM chain_cursor").fetchone() == (5, world.block_hash(5))
+    assert record(duty, 6, 7, [requested(first, (6, 0)), true]).inserted == 2
+
+
+def test_the_chain_s_version_of_what_left_the_log_is_refused(duty: Connection) -> None:
+    record(duty, 1, 2500, [])
+    duty.execute(
+        "INSERT INTO envelope_band (source_id, band_no, lo, hi, state) VALUES (1, 0, 0, 1000 << 20, 'retiring')"
+    )
+    with pytest.raises(reorgs.NotHalted):
+        ordered(duty, 2000)
+    duty.execute("UPDATE envelope_source SET halted = 'false'")
+    with pytest.raises(reorgs.KeptNoLonger, match="below block 1000"):
+        ordered(duty, 999)
+    assert duty.execute("SELECT block FROM chain_cursor").fetchone() == (2500,)
+    ordered(duty, 1000)
+    assert duty.execute("SELECT block FROM chain_cursor").fetchone() == (999,)
+
+
+def test_a_stale_holder_of_commands_takes_nothing(duty: Connection) -> None:
+    record(duty, 1, 5, [])
+    duty.execute("UPDATE envelope_source SET halted = 'false'")
+    duty.execute("UPDATE exec_lease SET epoch = 2 WHERE resource = %s", (DUTY.resource,))
+    with pytest.raises(StaleEpoch):
+        ordered(duty, 3)
+    assert duty.execute("SELECT block FROM chain_cursor").fetchone() == (5,)

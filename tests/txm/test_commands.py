@@ -11,12 +11,12 @@ from django.contrib.auth import get_user_model
 
 from requests_app import decisions
 from requests_app.decisions import Decided, Held
-from requests_app.models.commands import CommandKind
+from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReasonCode, ReviewAction
 from requests_app.models.signing import AttemptKind, SlotState
 from requests_app.states import Actor, Kind, Status
 from requests_app.store import commands as store
-from requests_app.store.commands import SINGLETON, CommandConflict, NewCommand, Outcome, Target
+from requests_app.store.commands import SINGLETON, CommandConflict, NewCommand, Outcome
 from requests_app.store.queue import Subject
 from requests_app.store.session import connect
 from requests_app.store.signing import Fence
@@ -478,6 +478,39 @@ def test_a_halted_source_goes_on(box: Any) -> None:
     store.enqueue(box, NewCommand("s", CommandKind.REDRIVE, Target.SOURCE, 1, SINGLETON, "ann"))
     assert serve(box) == 1
     assert box.execute("SELECT halted FROM envelope_source").fetchone() == (None,)
+
+
+def take(name: str, block: Any = 3, action: str = "take_chain") -> NewCommand:
+    payload = {"action": action, "block": block, "reason": "false"}
+    return NewCommand(name, CommandKind.HITL, Target.SOURCE, 1, SINGLETON, "ann", payload)
+
+
+def test_the_chain_s_version_is_taken_beside_other_commands(box: Any) -> None:
+    """What is not halted, has no such block or names no such deed ends with its reason; nobody waits for it."""
+    from tests.listen import world
+
+    world.clean(box)
+    world.record(box, 1, 5, [])
+    store.enqueue(box, take("early"))
+    assert serve(box) == 1
+    assert ended(box, "early")[1] == "superseded"
+    box.execute("UPDATE envelope_source SET halted = 'deeper'")
+    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
+    for command in (take("what", action="burn"), take("where", "3"), redrive("other", subject), take("good")):
+        store.enqueue(box, command)
+    assert serve(box) == 4
+    assert [ended(box, name)[1] for name in ("what", "where", "other", "good")] == [
+        "rejected",
+        "rejected",
+        "applied",
+        "applied",
+    ]
+    assert ended(box, "good")[2]["envelopes"] == 0
+    assert box.execute("SELECT block FROM chain_cursor").fetchone() == (2,)
+    box.execute("UPDATE envelope_source SET halted = 'again', chain_id = 0")
+    store.enqueue(box, take("published"))
+    assert serve(box) == 1
+    assert ended(box, "published")[2] == {"reason": "it is not read from a chain"}
 
 
 def test_the_turn_holds_its_lease_and_gives_it_up(conn: Any, start: Any) -> None:

@@ -9,13 +9,29 @@ import psycopg
 import pytest
 
 from requests_app.errors import SourceHalted, StaleEpoch
+from requests_app.models.commands import Target
 from requests_app.states import Kind
 from requests_app.store import reorgs as store
+from requests_app.store.envelopes import Fence
+from requests_app.store.session import transaction
 from requests_app.transitions import reorgs
 from requests_app.transitions.reorgs import Fork
 from tests.listen import world
 from tests.listen.stub_chain import CHAIN_ID, StubChain, running
-from tests.listen.world import FENCE, SOURCE, THRESHOLD, Ours, answered, applier, requested, sent, share, status, verbs
+from tests.listen.world import (
+    FENCE,
+    SOURCE,
+    THRESHOLD,
+    Ours,
+    answered,
+    applier,
+    record,
+    requested,
+    sent,
+    share,
+    status,
+    verbs,
+)
 from workers.blocks import Blocks, Witness
 from workers.chain.clients import Clients
 from workers.chain.events import REQUEST_KINDS, Envelope
@@ -216,6 +232,80 @@ def test_deeper_than_allowed_stops_the_source(log: Connection, chain: StubChain,
         settle(follow, log, 101)
     assert "deeper than 64" in log.execute("SELECT halted FROM envelope_source").fetchone()[0]
     assert status(log, one) == "receipt_received"
+
+
+def halted_deep(log: Connection, chain: StubChain, follow: Listener) -> tuple[Ours, dict[str, Any]]:
+    """A request in block 20 that its chain has no more; blocks 10 and 15 hold events that stay. With the case's evidence."""
+    (one,) = sent(log, Kind.PUBLIC_DECRYPT)
+    stranger = world.new_ref(Kind.USER_DECRYPT)
+    chain.put(share(stranger, 0, (10, 0)), share(stranger, 1, (15, 0)), requested(one, (20, 0)), head=100)
+    settle(follow, log, 100)
+    replace(chain, 17, head=120)
+    with pytest.raises(SourceHalted, match="deeper than 64"):
+        settle(follow, log, 120)
+    kind, subject, reason, evidence = log.execute(
+        "SELECT kind, subject_id, reason_code, evidence FROM review_case WHERE status = 'open'"
+    ).fetchone()
+    assert (kind, subject, reason) == (Target.SOURCE, SOURCE, "deep_reorg")
+    return one, evidence
+
+
+def test_a_deep_reorganisation_is_a_case_that_says_where_it_begins(
+    log: Connection, chain: StubChain, follow: Listener
+) -> None:
+    _, evidence = halted_deep(log, chain, follow)
+    assert (evidence["sealed_block"], evidence["block"], evidence["compared_from"]) == (100, 16, 36)
+    assert evidence["sealed_hash"] == f"0x{world.block_hash(100).hex()}"
+    assert [(one["hash"], one["head"]) for one in evidence["nodes"]] == [(f"0x{world.block_hash(100, 1).hex()}", 120)]
+    assert all("://" not in one["node"] for one in evidence["nodes"])
+
+
+def test_the_chain_s_version_undoes_a_deep_reorganisation(
+    log: Connection, chain: StubChain, follow: Listener, clients: Clients
+) -> None:
+    one, evidence = halted_deep(log, chain, follow)
+    world_lease = Fence("singleton:commands", "test", 1)
+    log.execute(
+        "INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES ('singleton:commands', 'test', 1, 'infinity')"
+    )
+    with transaction(log):
+        undone = reorgs.adopt(log, SOURCE, evidence["block"], world_lease, request_kinds=REQUEST_KINDS)
+    assert (undone.envelopes, undone.withdrawn) == (1, 1)
+    assert (status(log, one), slot(log, one)) == ("tx_in_flight", ("live", "accepted", None))
+    chain.put(moved(requested(one, (130, 0)), 1), head=131)
+    successor = Listener(SOURCE, Blocks(clients.gateway), applier(), FENCE)
+    successor.open(log, CHAIN_ID, 1)
+    settle(successor, log, 131)
+    assert (status(log, one), world.row(log, one).receipt_block) == ("receipt_received", 130)
+    assert log.execute("SELECT status, outcome FROM review_case").fetchall() == [("closed", "take_chain")]
+
+
+@pytest.mark.parametrize("parted", [1, 2, 11, 12, 29, 30, 31, 90])
+def test_where_chains_part_below_what_is_compared(
+    log: Connection, chain: StubChain, clients: Clients, parted: int
+) -> None:
+    """Found among the blocks that hold events: after the newest one that the chain still shows."""
+    ref, blocks = world.new_ref(Kind.USER_DECRYPT), [1, 2, 3, 11, 12, 29, 30, 50]
+    record(log, 1, 100, [share(ref, place, (block, 0)) for place, block in enumerate(blocks)])
+    replace(chain, parted, head=150)
+    alike = [block for block in blocks if block < parted]
+    found = ForkWatch(SOURCE, Blocks(clients.gateway)).describe(log, 100, 90, 1)
+    assert found["block"] == (max(alike) + 1 if alike else 1)
+
+
+def test_who_was_taken_over_halts_nothing(log: Connection, chain: StubChain, follow: Listener) -> None:
+    """Frozen between finding a fork and comparing: its successor has undone it and gone on, and kept no hash so far down."""
+    (one,) = sent(log, Kind.PUBLIC_DECRYPT)
+    chain.put(requested(one, (90, 0)), head=100)
+    settle(follow, log, 100)
+    replace(chain, 100, head=101)
+    log.execute("UPDATE exec_lease SET epoch = 2, instance = 'successor'")
+    log.execute("DELETE FROM chain_block")
+    log.execute("UPDATE envelope_meta SET position = 300 << 20, block_hash = %s", (world.block_hash(300, 1),))
+    with pytest.raises(StaleEpoch):
+        settle(follow, log, 101)
+    assert log.execute("SELECT halted FROM envelope_source").fetchone() == (None,)
+    assert log.execute("SELECT count(*) FROM review_case").fetchone() == (0,)
 
 
 def test_a_reorganisation_under_a_lost_lease_changes_nothing(

@@ -29,4 +29,4 @@ class Attached(Foreign):
         )  # fmt: skip
 
     def over(self) -> bool:
-        return self.ground.statuses() == {"completed": 1} and not self.left("tell_signer_commit")
+        return self.ground.statuses() == {"completed": 1} and not self.left("order_commit")

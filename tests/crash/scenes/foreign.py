@@ -23,7 +23,7 @@ class Foreign(Scene):
         "bury_slots_commit",
         "decide_commit",
         "approve_commit",
-        "tell_signer_commit",
+        "order_commit",
     )
     also: ClassVar[tuple[str, ...]] = ("commands_commit",)
     count = 1

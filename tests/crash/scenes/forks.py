@@ -92,4 +92,5 @@ class Halted(Scene):
     def check(self) -> None:
         super().check()
         assert "deeper than" in self.ground.value("SELECT halted FROM envelope_source")
+        assert self.ground.rows("SELECT kind, reason_code, status FROM review_case") == [(101, "deep_reorg", "open")]
         assert self.ground.value("SELECT count(*) FROM chain_reorg") == 0

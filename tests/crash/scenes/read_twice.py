@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 from uuid import uuid4
 
-from requests_app.source_control import lift_halt
+from requests_app.source_control import lift_halt, take_chain
 from tests.crash.people import persons
 from tests.crash.scene import Scene, duty_turns
 from tests.faults.rules import Fault, Rule
@@ -82,7 +82,7 @@ class Contradicted(Replayed):
 class Lifted(Contradicted):
     """A person finds out which event is true and lifts the halt: the log goes on where it stood."""
 
-    aims: ClassVar[tuple[str, ...]] = ("lift_halt_commit",)
+    aims: ClassVar[tuple[str, ...]] = ("order_commit",)
 
     def prepare(self) -> None:
         super().prepare()
@@ -101,3 +101,37 @@ class Lifted(Contradicted):
 
     def over(self) -> bool:
         return Replayed.over(self) and not self.ground.value("SELECT halted FROM envelope_source")
+
+
+class TakenFromTheChain(Contradicted):
+    """The stored event is the false one: a person takes the chain's version, which is read anew; what has ended stays."""
+
+    aims: ClassVar[tuple[str, ...]] = ("take_chain_commit",)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.people = persons("ann")
+
+    def act(self, context: ShiftContext) -> None:
+        super().act(context)
+        case = context.conn.execute("SELECT evidence FROM review_case WHERE kind = 101 AND status = 'open'").fetchone()
+        commanded = context.conn.execute("SELECT 1 FROM command WHERE state <> 'consumed'").fetchone()
+        if case is not None and commanded is None:
+            take_chain(
+                context.conn,
+                source_id=1,
+                block=case[0]["block"],
+                token=uuid4(),
+                reason="looked",
+                reviewer_id=self.people[0],
+            )
+
+    def over(self) -> bool:
+        return Replayed.over(self) and self.tampered and not self.ground.value("SELECT halted FROM envelope_source")
+
+    def check(self) -> None:
+        super().check()
+        assert self.ground.rows("SELECT outcome FROM command") == [("applied",)]
+        assert self.ground.rows("SELECT outcome FROM review_case WHERE kind = 101") == [("take_chain",)]
+        assert self.ground.value("SELECT count(*) FROM envelope_orphan WHERE digest = %s", (b"\x01" * 32,)) == 1
+        assert self.ground.value("SELECT count(*) FROM envelope_meta WHERE digest = %s", (b"\x01" * 32,)) == 0
