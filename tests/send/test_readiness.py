@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from eth_abi.abi import decode, encode
 
+from requests_app import runtime
 from requests_app.states import Kind, Status
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault
@@ -132,7 +133,16 @@ def test_a_denial_by_a_node_that_lags_behind_the_grant_ends_nothing(conn, chains
     assert status(conn, late) == "processing"
 
 
-def test_not_ready_waits_outside_and_is_not_asked_of_the_acl_again(conn, chains, start, settings):
+@pytest.fixture
+def long_interval(settings):
+    """A tenth of it is longer than a stall of the machine."""
+    settings.READINESS_INTERVAL_SECONDS = 300.0
+    runtime.forget()
+    yield
+    runtime.forget()
+
+
+def test_not_ready_waits_outside_and_is_not_asked_of_the_acl_again(conn, chains, start, settings, long_interval):
     subject, own = queued(conn)
     chains.unready.add(own)
     turn, context = ReadinessTurn(), start()
