@@ -101,14 +101,20 @@ def _ask(context: ShiftContext, lane: Lane, due: Sequence[OpenAttempt]) -> list[
     The count is asked first: a nonce below it was consumed before the receipts were looked for.
     """
     signers.refresh(context, lane)
-    crash_point("before_receipts_rpc")
-    answers = context.clients.gateway.receipts([item.tx_hash for item in due])
-    crash_point("after_receipts_rpc")
+    answers = of_hashes(context, [item.tx_hash for item in due])
     found: list[tuple[OpenAttempt, Receipt | None]] = []
     for item, answer in zip(due, answers, strict=True):
         if isinstance(answer, Ok) and (answer.value is None or answer.value.tx_hash == item.tx_hash):
             found.append((item, answer.value))
     return found
+
+
+def of_hashes(context: ShiftContext, hashes: Sequence[bytes]) -> list[Answer[Receipt | None]]:
+    """The receipts of these transactions; Ok(None): the node knows none."""
+    crash_point("before_receipts_rpc")
+    answers = context.clients.gateway.receipts(hashes)
+    crash_point("after_receipts_rpc")
+    return answers
 
 
 def _mined(item: OpenAttempt, found: Found) -> Mined:

@@ -23,7 +23,8 @@ from requests_app.store import nonces as store
 from requests_app.store.queue import Subject
 from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
-from workers import signers
+from workers import receipts, signers, verdicts
+from workers.chain.rpc_errors import Ok
 from workers.signers import Lane
 
 if TYPE_CHECKING:
@@ -65,14 +66,17 @@ def look(context: ShiftContext, lane: Lane) -> int:
     """Whether the chain waits at a nonce that is not ours to fill, which then nothing of ours can pass; how many were given away.
 
     It comes from a transaction that was counted when the signer was first compared with the chain, and was dropped by every pool since;
-    or from a chain that has forgotten what was final.
+    or from a chain that has forgotten what was final. What was seen mined in a block that gave way, and is in none now, is sent again.
     """
     now = lane.clock()
-    if not lane.has_open or now < lane.stranded_at or lane.held.lost:
+    if now < lane.stranded_at or lane.held.lost:
         return 0
-    lane.stranded_at = now + INTERVAL_SECONDS
     patience = float(settings.STUCK_SECONDS)
     if now - lane.moved_at < patience:
+        return 0
+    lane.stranded_at = now + INTERVAL_SECONDS
+    _reopen_vanished(context, lane)
+    if not lane.has_open:
         return 0
     lowest = store.unreachable_nonce(context.conn, lane.id, lane.chain_latest, patience)
     if lowest is None:
@@ -81,3 +85,24 @@ def look(context: ShiftContext, lane: Lane) -> int:
         f"the chain waits at nonce {lane.chain_latest}, which no open transaction has; the lowest open one is {lowest}"
     )
     return block_from(context, lane, SignerReason.NONCE_GAP, lowest, text)
+
+
+def _reopen_vanished(context: ShiftContext, lane: Lane) -> None:
+    """The listener takes back what it has read of a block. A receipt may be of one that it never read: nobody else would miss it."""
+    mined = store.mined_from(context.conn, lane.id, lane.chain_latest, LIMIT)
+    if not mined:
+        return
+    answers = receipts.of_hashes(context, [tx_hash for _, tx_hash in mined])
+    gone = [
+        nonce
+        for (nonce, _), answer in zip(mined, answers, strict=True)
+        if isinstance(answer, Ok) and answer.value is None
+    ]
+    if not gone:
+        return
+    log.error(
+        "mined transactions are in no block any more",
+        extra={"action": "mined_vanished", "signer": lane.name, "nonces": gone[:20]},
+    )
+    verdicts.reopen(context, lane, gone)
+    lane.resend_all = True

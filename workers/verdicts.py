@@ -86,10 +86,7 @@ def finalize(context: ShiftContext, lane: Lane) -> int:
             "the block of a receipt is not the chain's any more",
             extra={"action": "final_hash_differs", "signer": lane.name, "nonces": moved[:20]},
         )
-        crash_point("before_reopen_slots_commit")
-        store.reopen_slots(context.conn, lane.id, moved)
-        crash_point("after_reopen_slots_commit")
-        lane.has_open = True
+        reopen(context, lane, moved)
     good = [one.nonce for one in mined if shown.get(one.block) == one.block_hash]
     unsaid, unused = payment_reverts.unused(context, settling.asked_ends(context.conn, lane.id, good))
     crash_point("before_finalize_slots_commit")
@@ -103,6 +100,14 @@ def finalize(context: ShiftContext, lane: Lane) -> int:
             extra={"action": "nonce_filled", "signer": lane.name, "nonces": filled},
         )
     return len(closed)
+
+
+def reopen(context: ShiftContext, lane: Lane, nonces: Sequence[int]) -> None:
+    """Mined slots whose block is not the chain's any more are looked after again."""
+    crash_point("before_reopen_slots_commit")
+    store.reopen_slots(context.conn, lane.id, nonces)
+    crash_point("after_reopen_slots_commit")
+    lane.has_open = True
 
 
 def proven_dead(sightings: Sequence[Absence]) -> bool:

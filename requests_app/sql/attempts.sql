@@ -184,8 +184,14 @@ SELECT n.nonce, n.kind, n.subject_id FROM nonce_slot n
    AND NOT EXISTS (SELECT 1 FROM review_case c WHERE c.kind = n.kind AND c.subject_id = n.subject_id AND c.status = 'open')
  ORDER BY n.nonce LIMIT %(limit)s::bigint;
 
+-- name: mined_from
+-- Slots whose winner was seen mined although the chain's count has not passed them.
+SELECT n.nonce, n.winner_hash FROM nonce_slot n
+ WHERE n.signer_id = %(signer)s AND n.nonce >= %(count)s::bigint AND CASE WHEN n.state = 'mined' THEN true ELSE false END
+ ORDER BY n.nonce LIMIT %(limit)s::bigint;
+
 -- name: unreachable_nonce
--- A mined slot at the count is a node that lags behind the log, or blocks that gave way: both pass.
+-- A mined slot at the count is a node that lags behind the log, which passes, or a block that gave way: it is opened again.
 SELECT l.nonce
   FROM (SELECT n.nonce FROM nonce_slot n WHERE n.signer_id = %(signer)s AND n.state IN ('signed', 'live')
          ORDER BY n.nonce LIMIT 1) l

@@ -97,6 +97,12 @@ def uncased_slots(conn: Connection[Any], signer_id: int, from_nonce: int, limit:
     return [(row.nonce, Subject(Kind(row.kind), row.subject_id)) for row in rows]
 
 
+def mined_from(conn: Connection[Any], signer_id: int, count: int, limit: int) -> list[tuple[int, bytes]]:
+    """(nonce, 32-byte hash) of slots that were seen mined at nonces from the chain's count on, lowest first."""
+    rows = fetch_all(conn, "attempts", "mined_from", {"signer": signer_id, "count": count, "limit": limit})
+    return [(row.nonce, bytes(row.winner_hash)) for row in rows if row.winner_hash is not None]
+
+
 def unreachable_nonce(conn: Connection[Any], signer_id: int, chain_count: int, patience: float) -> int | None:
     """The lowest open nonce, out for `patience` seconds, when the chain's count stands at one below it that no slot of ours can take."""
     parameters = {"signer": signer_id, "count": chain_count, "patience": patience}
