@@ -45,19 +45,6 @@ WITH moved AS (
     FROM moved m ORDER BY m.minute, m.source_id)
 SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
--- name: release_usage
--- A bill that nobody will pay: its usage is unsettled again, added to what came into the same minute meanwhile.
-WITH moved AS (
-  DELETE FROM usage_billed b WHERE b.payer = %(payer)s AND b.reference = %(reference)s
-  RETURNING b.payer, b.source_id, b.minute, b.spend, b.messages, b.last_position),
- back AS (
-  INSERT INTO usage_unsettled AS u (payer, source_id, minute, spend, messages, last_position)
-  SELECT m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position FROM moved m ORDER BY m.source_id, m.minute
-  ON CONFLICT (payer, source_id, minute) DO UPDATE
-    SET spend = u.spend + excluded.spend, messages = u.messages + excluded.messages,
-        last_position = greatest(u.last_position, excluded.last_position))
-SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
-
 -- name: billable
 -- Payers with usage of whole minutes that no bill has claimed. `upto`: the last of these minutes.
 SELECT u.payer, max(u.minute) AS upto, sum(u.spend)::bigint AS spend, sum(u.messages)::bigint AS messages

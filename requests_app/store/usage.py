@@ -55,7 +55,7 @@ def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: s
 
     Atomic; in the caller's transaction (the one that makes the payment intent) or in one of its own. What is claimed does not grow
     and no other bill can claim it; what commits later belongs to the next bill. A bill of 0 rows claims nothing and needs no
-    payment. The same reference a second time claims nothing and answers the same. It ends with `settle_usage` or `release_usage`,
+    payment. The same reference a second time claims nothing and answers the same. It ends with `settle_usage`, or in `store.bills` with the payment,
     in the transaction that ends the payment. Locks the account, hence call it before signers, rows and jobs are locked.
     Raises RelayerError for an unknown payer, OutOfRange for a minute outside 0..2**53, ValueError for an empty reference.
     """
@@ -88,23 +88,6 @@ def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference:
         crash_point("before_settle_usage_commit")
     crash_point("after_settle_usage_commit")
     return Settled(*moved)
-
-
-def release_usage(conn: Connection[Any], payer: int, reference: str) -> Settled:
-    """Give up a bill whose payment failed or was canceled: its usage waits for another bill. What was released; once.
-
-    Atomic; in the caller's transaction or in one of its own. Raises RelayerError for an unknown payer, and for a reference that
-    is settled already; ValueError for an empty one.
-    """
-    parameters = _checked(payer, 0, reference)
-    with transaction(conn):
-        settled, _ = _covered(conn, parameters)
-        if settled.rows:
-            raise RelayerError(f"{reference} is settled: its usage is paid for")
-        released = fetch_only(conn, "usage", "release_usage", parameters)
-        crash_point("before_release_usage_commit")
-    crash_point("after_release_usage_commit")
-    return Settled(*released)
 
 
 def _checked(payer: int, upto_minute: int, reference: str) -> dict[str, Any]:

@@ -146,16 +146,3 @@ class Settle(Bill):
 
     def whole(self, conn: Connection) -> None:
         assert self.places(conn) == (0, 0, 1)
-
-
-class Release(Settle):
-    """The bill is given up."""
-
-    def work(self, conn: Connection) -> None:
-        usage.release_usage(conn, self.payer, "one")
-
-    def halfway(self, conn: Connection, point: str) -> None:
-        assert self.places(conn) == ((1, 0, 0) if happened(point) else (0, 1, 0))
-
-    def whole(self, conn: Connection) -> None:
-        assert self.places(conn) == (1, 0, 0)

@@ -1,11 +1,10 @@
-"""Usage that becomes a payment, once, and is settled by it; and bills that are given up."""
+"""Usage that becomes a payment, once, and is settled by it."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from requests_app import billing
-from requests_app.store import usage
 from tests.crash.scene import Deeds, duty_turns
 from tests.crash.scenes.paying import PATH, Payment
 from tests.payments.settling.chain import MERCHANT
@@ -14,13 +13,12 @@ from workers.settle import SettleTurn
 from workers.shift import ShiftContext, Turn
 
 PICODOLLARS = 1_000 * 10**6  # what the first payment of these scenes costs
-BY_HAND = "by hand"
 
 
 class Billed(Payment):
-    """An operator claims the usage by hand, gives that up, and makes the bill; the client finds its payment and pays."""
+    """An operator makes the bill; the client finds its payment and pays."""
 
-    aims: ClassVar[tuple[str, ...]] = ("bill_usage_commit", "release_usage_commit", "make_bill_commit")
+    aims: ClassVar[tuple[str, ...]] = ("bill_usage_commit", "make_bill_commit")
     payments: ClassVar[int] = 1
     settings: ClassVar = {"BILLING_MERCHANT": MERCHANT}
 
@@ -36,8 +34,6 @@ class Billed(Payment):
 
     def act(self, context: ShiftContext) -> None:
         if not self.ground.value("SELECT count(*) FROM payment_intent"):
-            usage.bill_usage(context.conn, self.ground.account, self.ground.minute(), BY_HAND)
-            usage.release_usage(context.conn, self.ground.account, BY_HAND)
             by = billing.biller()
             payers = {"crash": self.ground.deployment.users[0].address}
             billing.make_bills(context.conn, by, billing.due(context.conn, by, 1, payers=payers))
