@@ -64,7 +64,7 @@ def told(name: str, outcomes: Sequence[Outcome], seconds: float) -> None:
     say(f"model, {name}: {len(outcomes)} seeds in {seconds:.0f} s: {figures}; injected {dict(total)}")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_every_request_is_executed_exactly_once(account: int) -> None:
     began = time.monotonic()
     outcomes = spread(range(FIRST, FIRST + SEEDS), began + SECONDS)
@@ -74,7 +74,7 @@ def test_every_request_is_executed_exactly_once(account: int) -> None:
     assert len(outcomes) >= min(LEAST, SEEDS)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutation", [mutations.null_means_dead, mutations.fresh_nonce_after_timeout])
 def test_a_worse_design_is_found_out(
     conn: psycopg.Connection[Any], account: int, mutation: Callable[[World], None]
@@ -90,7 +90,7 @@ def test_a_worse_design_is_found_out(
     assert any(not one.good for one in outcomes)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_without_the_fence(conn: psycopg.Connection[Any], account: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nonces from the row and one slot a request protect the money; without the fence former owners go on deciding."""
     began = time.monotonic()

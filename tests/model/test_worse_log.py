@@ -30,7 +30,7 @@ MUTATIONS = {
 EXAMPLES, STEPS = 40, 12
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", list(MUTATIONS))
 def test_a_worse_undo_is_found_out(log: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     statement, good, bad = MUTATIONS[name]
