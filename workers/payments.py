@@ -21,7 +21,7 @@ from workers.chain.calldata import ContractCall, Unencodable
 from workers.chain.client import FINALIZED, LATEST
 from workers.chain.errors import SendClass, classify_send, revert_of
 from workers.chain.hexdata import hex_data, hex_quantity
-from workers.chain.payments import FOR_GOOD, Refusal, encode_transfer, refusal_of
+from workers.chain.payments import FOR_GOOD, Refusal, encode_transfer, refusal_of, text_of
 from workers.chain.reverts import Revert
 from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Block
@@ -159,7 +159,7 @@ class LaneSender:
 
     def _refused(self, item: Item, revert: Revert) -> Examined:
         refusal = refusal_of(revert)
-        why = f"simulation: {refusal} ({revert.text})"
+        why = f"simulation: {refusal} ({text_of(revert)})"
         if refusal in (Refusal.USED, Refusal.EXPIRED):
             return self._over(item, refusal, why)
         if refusal in FOR_GOOD:

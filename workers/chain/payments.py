@@ -65,6 +65,7 @@ TEXTS: Final[tuple[tuple[str, Refusal], ...]] = (
     (r"blacklist", Refusal.BLACKLISTED),
 )
 _BY_SELECTOR: Final = {selector(signature): refusal for signature, refusal in ERRORS.items()}
+_NAMES: Final = {selector(signature): signature.partition("(")[0] for signature in ERRORS}
 _COMPILED: Final = tuple((re.compile(pattern), refusal) for pattern, refusal in TEXTS)
 
 
@@ -124,6 +125,12 @@ def refusal_of(revert: Revert) -> Refusal:
     # Without data there is only the node's text, which may quote the reason.
     text = revert.message.lower()
     return next((refusal for pattern, refusal in _COMPILED if pattern.search(text)), Refusal.OTHER)
+
+
+def text_of(revert: Revert) -> str:
+    """As `Revert.text`, with the names of the tokens' own errors: `AccountBlacklisted 0x571f7b49`."""
+    name = _NAMES.get(revert.selector)
+    return revert.text if name is None else f"{name} 0x{revert.selector.hex()}"
 
 
 def spent_by(envelopes: Sequence[Envelope]) -> Spent | None:

@@ -48,7 +48,9 @@ def test_what_nothing_heals_is_poison_when_heard_twice(shop: Shop, node: Node, w
     node.on_estimate = refusing(SELECTORS[refusal])
     assert outcomes(process.work()) == ["retry"]
     shop.visible()
-    assert outcomes(process.work()) == ["poison"]
+    (handled,) = process.work()
+    assert handled.outcome is Outcome.POISON
+    assert "unknown" not in handled.detail, "a person reads the name of the error"
     assert shop.states(payment) == ["authorized"]
     assert letters(shop) == [("parked", "authorized", 2)]
 
