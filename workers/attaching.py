@@ -9,6 +9,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.store import attempts as attempt_store
 from requests_app.store import commands as store
+from requests_app.store import consumers, reorgs
 from requests_app.store.commands import OpenCommand, Outcome
 from requests_app.store.queue import Subject
 from requests_app.store.session import transaction
@@ -42,6 +43,8 @@ def attach(context: ShiftContext, fence: Fence, command: OpenCommand) -> int:
         hold_fence(context.conn, fence)
         # The appliers lock the consumer before a row: so does this.
         applier.hold(context.conn)
+        if not isinstance(found, Verdict):
+            found = _logged(context.conn, found)
         verdict = found if isinstance(found, Verdict) else effects.attach(context.conn, command, found, fence.epoch)
         if verdict.outcome is Outcome.APPLIED and not isinstance(found, Verdict):
             applier.apply_answers(context.conn, [found.ref])
@@ -75,7 +78,18 @@ def _found(context: ShiftContext, command: OpenCommand) -> Attached | Verdict:
     refs = {one.ref for one in events if one.kind in REQUEST_KINDS and kind_of_request(one.kind) is subject.kind}
     if len(refs) != 1 or None in refs:
         return rejected("the transaction shows no single request event")
-    return Attached(refs.pop() or b"", tx_hash, receipt.value.block_number)
+    return Attached(refs.pop() or b"", tx_hash, receipt.value.block_number, receipt.value.block_hash)
+
+
+def _logged(conn: Any, found: Attached) -> Attached | Verdict:
+    """The same when the log has read its block: what is above the seal gives way without anybody noticing. Raises Unavailable."""
+    sealed = consumers.read_consumer(conn, GATEWAY).sealed
+    if found.block > sealed:
+        raise Unavailable(f"the log has not come to block {found.block} yet")
+    known = reorgs.known_hashes(conn, GATEWAY, found.block, found.block).get(found.block, found.block_hash)
+    if known != found.block_hash:
+        return rejected(f"the log holds another block in the place of its block {found.block}")
+    return found
 
 
 def _call(conn: Any, subject: Subject) -> tuple[bytes, bytes] | None:

@@ -66,7 +66,7 @@ class Blocks:
         self._preferred: RpcEndpoint | None = None
 
     def prefer(self, name: str) -> None:
-        """Read from this endpoint while it answers (two nodes disagree, and this one is believed)."""
+        """Read from this endpoint while it answers and keeps up (two nodes disagree, and this one is believed)."""
         self._preferred = next((one for one in self._gateway.endpoints.all if one.name == name), None)
 
     def head(self) -> Block:
@@ -159,7 +159,8 @@ class Blocks:
 
     def _node(self) -> RpcEndpoint:
         preferred = self._preferred
-        if preferred is not None and self._gateway.endpoints.usable(preferred):
+        endpoints = self._gateway.endpoints
+        if preferred is not None and endpoints.usable(preferred) and not endpoints.lags(preferred):
             return preferred
         return self._gateway.endpoints.read()
 

@@ -55,9 +55,9 @@ class ForkWatch:
         self._shrunk_since: float | None = None
 
     def joined(self) -> None:
-        """The chain shows what was sealed."""
+        """The chain shows what was sealed: what was seen before says nothing of the next mismatch."""
         self._mismatches = 0
-        self._shrunk_since = None
+        self._shrunk_since = self._disagreeing_since = None
 
     def proven(self, sealed: int, sealed_hash: bytes) -> bool:
         """Another look at a mismatch of the sealed block: whether to take the block back now. Raises RpcUnavailable."""
@@ -68,6 +68,7 @@ class ForkWatch:
             self._mismatches = 0
             return False
         if loyal:
+            self._mismatches = 0
             return self._disagreement(max(loyal, key=lambda one: one.head), max(one.head for one in others))
         self._mismatches += 1
         return self._mismatches >= MISMATCHES

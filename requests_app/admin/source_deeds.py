@@ -119,7 +119,7 @@ def _take(source: EnvelopeSource, cursor: ChainCursor) -> DeedForm:
         [
             f"The log is stored up to block {cursor.block}.",
             "First take the node that was wrong out of GATEWAY_RPC_URLS: the blocks are read from what is left there.",
-            "Nothing is paid or asked twice: the same bytes at the same nonces wait to be seen again.",
+            "Nothing is paid or asked twice: nonces that were not final are open again with the same bytes.",
             "What has ended stays as it is; when its event does not come back, it gets a case.",
         ],
         "bad",

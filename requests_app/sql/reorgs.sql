@@ -73,11 +73,17 @@ UPDATE nonce_slot n SET state = 'live', winner_hash = NULL, closed_at = NULL
   FROM held WHERE n.signer_id = held.signer_id AND n.nonce = held.nonce;
 
 -- name: touched_requests
--- Rows that orphaned events speak of: by the attempt that carried the request, or by the reference of the answer.
+-- Rows that orphaned events speak of: by the attempt that carried the request, by the reference that a person's naming bound to it
+-- (no attempt of ours is of that transaction), or by the reference of the answer.
 SELECT DISTINCT n.kind, n.subject_id AS request_id, o.ref, o.kind AS event_kind, true AS request, o.tx_hash
   FROM envelope_orphan o JOIN tx_attempt t ON t.tx_hash = o.tx_hash
   JOIN nonce_slot n ON n.signer_id = t.signer_id AND n.nonce = t.nonce
  WHERE o.reorg_id = %(reorg)s AND o.kind = ANY(%(request_kinds)b::smallint[])
+UNION
+SELECT g.kind, g.request_id, o.ref, o.kind, true, o.tx_hash
+  FROM envelope_orphan o JOIN gateway_ref g ON g.gw_reference_id = o.ref AND g.request_id IS NOT NULL
+ WHERE o.reorg_id = %(reorg)s AND o.kind = ANY(%(request_kinds)b::smallint[])
+   AND NOT EXISTS (SELECT 1 FROM envelope_meta m WHERE m.ref = o.ref AND m.source_id = o.source_id AND m.kind = o.kind)
 UNION
 SELECT DISTINCT ON (g.kind, g.request_id, o.kind) g.kind, g.request_id, o.ref, o.kind, false, o.tx_hash
   FROM envelope_orphan o JOIN gateway_ref g ON g.gw_reference_id = o.ref AND g.request_id IS NOT NULL

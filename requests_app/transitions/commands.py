@@ -31,6 +31,7 @@ class Attached(NamedTuple):
     ref: bytes
     tx_hash: bytes
     block: int
+    block_hash: bytes
 
 
 Effect = Callable[[Connection[Any], OpenCommand, int], Verdict]

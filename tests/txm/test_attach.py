@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from requests_app.states import Kind, Status
 from requests_app.store import commands as store
 from requests_app.store.commands import SINGLETON, NewCommand
 from requests_app.store.signing import Fence
+from requests_app.transitions.reorgs import Fork, undo
 from tests.listen import world
 from tests.listen.stub_chain import CHAIN_ID, StubChain, running
 from tests.listen.world import Ours, answered, requested, sent, status
@@ -22,6 +24,7 @@ from tests.send.scenes import body, hold
 from workers import commands
 from workers.chain.calldata import encode_request
 from workers.chain.clients import Clients
+from workers.chain.events import REQUEST_KINDS
 
 Connection = psycopg.Connection[Any]
 HASH = b"\x5a" * 32
@@ -145,3 +148,42 @@ def test_a_silent_chain_leaves_the_command_claimed(log: Connection, clients: Cli
     log.execute("UPDATE command SET claim_until = clock_timestamp()")
     commands.serve(Context(log, clients), Fence(SINGLETON, "one", 1), None)  # type: ignore[arg-type]
     assert status(log, lost) == "completed"
+
+
+def give_way(conn: Connection, block: int) -> None:
+    """Everything from `block` on gives way to other blocks, of which nothing is read yet."""
+    conn.execute("UPDATE exec_lease SET instance = 'test', epoch = 1 WHERE resource = 'listener:1'")
+    sealed = conn.execute("SELECT block FROM chain_cursor").fetchone()[0]
+    fork = Fork(block, world.block_hash(block - 1), b"n" * 32)
+    undo(conn, world.SOURCE, fork, world.FENCE, sealed=sealed, request_kinds=REQUEST_KINDS)
+
+
+def test_what_was_attached_is_taken_back_with_its_block(log: Connection, clients: Clients, lost: Ours) -> None:
+    """References are numbers of a counter: in the other blocks another request of ours has this one, and its answer."""
+    log.execute("DELETE FROM envelope_meta WHERE position >> 20 = 5")  # not answered yet
+    log.execute("DELETE FROM gateway_ref")
+    assert attach(log, clients, lost)[1] == "applied"
+    assert status(log, lost) == "receipt_received"
+    give_way(log, 3)
+    row = world.row(log, lost)
+    assert (row.status, row.gw_reference_id, row.receipt_block) == ("tx_in_flight", None, None)
+    (other,) = sent(log, Kind.INPUT_PROOF)
+    heir = Ours(other.kind, other.id, other.tx_hash, lost.ref)
+    world.record(log, 3, 5, [requested(heir, (4, 0)), answered(heir, (5, 0))])
+    world.applier().catch_up(log)
+    assert (status(log, heir), status(log, lost)) == ("completed", "tx_in_flight")
+
+
+def test_what_the_log_does_not_show_yet_waits(log: Connection, clients: Clients, chain: Chain, lost: Ours) -> None:
+    """A block above the seal may give way without anybody noticing: nothing rests on it before the log has it."""
+    log.execute("UPDATE chain_cursor SET block = 2")
+    assert attach(log, clients, lost)[0] == "claimed"
+    assert status(log, lost) == "needs_review"
+    assert log.execute("SELECT count(*) FROM gateway_ref WHERE request_id IS NOT NULL").fetchone() == (0,)
+
+
+def test_a_block_that_is_not_the_log_s_is_refused(log: Connection, clients: Clients, chain: Chain, lost: Ours) -> None:
+    chain.forks[3] = 7
+    chain.mine(HASH, dataclasses.replace(requested(lost, (3, 0)), block_hash=world.block_hash(3, 7)))
+    assert attach(log, clients, lost)[1:] == ("rejected", "the log holds another block in the place of its block 3")
+    assert status(log, lost) == "needs_review"

@@ -399,6 +399,42 @@ def test_two_nodes_disagree() -> None:
     assert blocks.preferred[-1] == ""
 
 
+def test_an_old_disagreement_says_nothing_of_a_new_one() -> None:
+    blocks, now = Reported(), [0.0]
+    watch = ForkWatch(SOURCE, blocks, clock=lambda: now[0])
+    blocks.said = [Witness("a", b"old", 100), Witness("b", b"new", 100)]
+    assert not watch.proven(90, b"old")
+    watch.joined()  # it passed
+    now[0] += 3600
+    blocks.said = [Witness("a", b"old", 100), Witness("b", b"new", 101)]  # ahead by a block, as one of two always is
+    assert not watch.proven(90, b"old")
+
+
+def test_looks_count_in_a_row_only() -> None:
+    """The node that shows what is sealed answers now and then; the other one alone is not believed for it."""
+    blocks = Reported()
+    watch = ForkWatch(SOURCE, blocks)
+    alone, both = [Witness("b", b"new", 100)], [Witness("a", b"old", 100), Witness("b", b"new", 100)]
+    for said in (alone, alone, both, alone, alone):
+        blocks.said = said
+        assert not watch.proven(90, b"old")
+    assert watch.proven(90, b"old")
+
+
+def test_a_preferred_node_that_stands_still_is_left(clients: Clients) -> None:
+    """Two nodes disagreed once. The believed one stalls later, the others go on: the listener must not stay with it."""
+    endpoints = clients.gateway.endpoints
+    (first,) = endpoints.all
+    blocks = Blocks(clients.gateway)
+    blocks.prefer(first.name)
+    other = object()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(endpoints, "read", lambda: other)
+        assert blocks._node() is first
+        patch.setattr(endpoints, "_lagging", frozenset({first.name}))
+        assert blocks._node() is other
+
+
 def test_no_witness_is_no_proof() -> None:
     blocks = Reported()
     watch = ForkWatch(SOURCE, blocks)

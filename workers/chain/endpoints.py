@@ -104,6 +104,10 @@ class Endpoints:
         """Whether its breaker lets calls through."""
         return endpoint.available_at <= self._clock()
 
+    def lags(self, endpoint: RpcEndpoint) -> bool:
+        """Whether it was far behind the best one when they were last examined."""
+        return endpoint.name in self._lagging
+
     def call(self, method: str, params: Sequence[Any] = ()) -> Any:
         """One read, failing over. Raises RpcError (a node's answer is final), RpcUnavailable of the last node, WrongChain.
 
@@ -156,7 +160,7 @@ class Endpoints:
         """
         now = self._clock()
         usable = [endpoint for endpoint in self.all if endpoint.available_at <= now]
-        usable.sort(key=lambda endpoint: endpoint.name in self._lagging)
+        usable.sort(key=self.lags)
         resting = [endpoint for endpoint in self.all if endpoint.available_at > now]
         return usable + sorted(resting, key=lambda endpoint: endpoint.available_at)
 
