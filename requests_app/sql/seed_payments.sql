@@ -1,8 +1,8 @@
--- Payment intents, their history and their journal entries for a seeded database (manage.py relayer_seed). The refs are true commitments to
--- the terms and each entry balances and follows the one before it, but `hash` is a filler: verifying a seeded journal fails at its first entry.
+-- Payment intents and their history for a seeded database (manage.py relayer_seed). The refs are true commitments to the terms. The journal's
+-- entries are made by the journal's own code.
 
 -- name: seed_payments
--- Intents `lo` to `hi`, up to `finished` at their end, above it under way in the states of `cuts`; entries from `seq_before` on.
+-- Intents `lo` to `hi`, up to `finished` at their end, above it under way in the states of `cuts`.
 WITH numbered AS (
   SELECT i, i > %(finished)s AS live, i %% 100 AS pick, 'pi_' || substr(md5('payment/' || i), 1, 24) AS public_id,
          '0x' || substr(encode(sha256(int8send(i %% 5000)), 'hex'), 1, 40) AS payer,
@@ -57,24 +57,13 @@ WITH numbered AS (
          CASE WHEN slot_state IN ('mined', 'final') THEN 1000000 + id / 5 END,
          CASE WHEN slot_state IN ('mined', 'final') THEN sha256(int8send(id / 5)) END, CASE WHEN slot_state IN ('mined', 'final') THEN 1 END
     FROM slotted
-), entries AS MATERIALIZED (
-  SELECT %(seq_before)s + row_number() OVER (ORDER BY s.id, e.ord) AS seq, s.*, e.kind
-    FROM slotted s JOIN (VALUES (1, 'hold'), (2, 'post'), (3, 'void')) AS e(ord, kind)
-      ON e.kind = 'hold' OR (e.kind = 'post' AND s.state = 'settled') OR (e.kind = 'void' AND s.state = 'failed')
-), booked AS (
-  INSERT INTO ledger_entry (seq, entry_id, ref, kind, holds, chain, token, by_actor, at, tx_hash, memo, leg_count, prev_hash, hash)
-  SELECT seq, public_id || '/' || kind, ref, kind, CASE WHEN kind <> 'hold' THEN public_id || '/hold' END, %(chain)s, %(token)s,
-         CASE kind WHEN 'hold' THEN 'relayer' ELSE 'listener' END, CASE kind WHEN 'hold' THEN created_at + interval '8 seconds' ELSE updated_at END,
-         CASE kind WHEN 'post' THEN tx_hash END, CASE kind WHEN 'void' THEN 'proven not to move money any more' ELSE '' END,
-         CASE kind WHEN 'void' THEN 0 ELSE 2 END, CASE seq WHEN 1 THEN decode(repeat('00', 32), 'hex') ELSE sha256(int8send(seq - 1)) END,
-         sha256(int8send(seq))
-    FROM entries ORDER BY seq
-), legs AS (
-  INSERT INTO ledger_leg (entry_seq, ord, account, amount)
-  SELECT seq, side.ord, CASE side.ord WHEN 1 THEN 'payer:' || payer ELSE 'merchant:' || merchant END, side.sign * amount
-    FROM entries CROSS JOIN (VALUES (1::smallint, -1), (2::smallint, 1)) AS side(ord, sign) WHERE kind <> 'void' ORDER BY seq, side.ord
 )
-SELECT (SELECT count(*) FROM slotted)::bigint AS slots, (SELECT count(*) FROM entries)::bigint AS entries;
+SELECT count(*)::bigint AS slots FROM slotted;
+
+-- name: seeded
+-- Payments of a range that hold or have moved money, for their journal entries.
+SELECT public_id, ref, chain, token, payer, merchant, amount, state, tx_hash, created_at, updated_at FROM payment_intent
+ WHERE id BETWEEN %(lo)s AND %(hi)s AND state NOT IN ('created', 'authorized', 'canceled') ORDER BY id;
 
 -- name: seed_balances
 -- What the entries add up to: a hold that was resolved is pending no more.

@@ -98,7 +98,7 @@ def append(conn: Connection[Any], entries: Sequence[Entry]) -> list[Appended]:
     fresh = {one.entry.entry_id: one for one in placed}
     places = {**known, **fresh}
     if placed:
-        _insert(conn, placed)
+        insert_placed(conn, placed)
         _move(conn, [move for one in placed for move in movements(one.entry, _hold_of(one.entry, places))])
     return [
         Appended(name, places[name].seq, places[name].hash, name in fresh)
@@ -178,7 +178,8 @@ def _hold_of(entry: Entry, places: Mapping[str, Chained]) -> Entry | None:
     return places[entry.holds].entry if entry.holds else None
 
 
-def _insert(conn: Connection[Any], placed: Sequence[Chained]) -> None:
+def insert_placed(conn: Connection[Any], placed: Sequence[Chained]) -> None:
+    """Store entries that have their places. Without balances: `append` moves these, and the seeding adds them up at its end."""
     parameters = {
         "seq": [one.seq for one in placed],
         "id": [one.entry.entry_id for one in placed],
