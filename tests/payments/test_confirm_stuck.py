@@ -100,6 +100,22 @@ def test_a_window_that_is_closed_on_the_finalized_chain_has_its_own_words(
     assert case(log, one)[0] == "authorization_window_closed"
 
 
+def test_a_chain_without_a_marker_has_final_blocks_too(
+    log: Connection, chain: StubChain, context: Context, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for the finalized block its node only has an error: such a payment never came to a person."""
+    settings.PAYMENT_REQUIRE_FINALIZED, settings.PAYMENT_CONFIRMATIONS = False, 2
+    ((one, _),) = shown.settling(log)
+    long_ago(log)
+    header = chain.eth_getBlockByNumber
+
+    monkeypatch.setattr(
+        chain, "eth_getBlockByNumber", lambda tag, full: None if tag == "finalized" else header(tag, full)
+    )
+    confirm.Confirmation().look(context, shown.DUTY, Chain(200, None), 200)  # type: ignore[arg-type]
+    assert stands(log, one)[0] is S.NEEDS_REVIEW
+
+
 def test_what_the_chain_knows_after_all_is_applied(log: Connection, chain: StubChain, context: Context) -> None:
     ((one, tx_hash),) = shown.settling(log)
     show(log, 1, 100, [])

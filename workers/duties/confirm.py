@@ -107,12 +107,12 @@ class Confirmation:
         moved = 0
         for _ in range(ROUNDS):
             ids, self._place = store.active_page(context.conn, self._place, BATCH)
-            moved += self._page(context, fence, chain, ids)
+            moved += self._page(context, fence, chain, final, ids)
             if self._place == START or context.stopping():
                 break
         return moved
 
-    def _page(self, context: ShiftContext, fence: Fence, chain: Chain, ids: list[int]) -> int:
+    def _page(self, context: ShiftContext, fence: Fence, chain: Chain, final: int, ids: list[int]) -> int:
         ids = observation_store.on_chain(context.conn, GATEWAY, ids)
         read = intent_store.read_intents(context.conn, ids)
         seen = observation_store.of_refs(context.conn, GATEWAY, [one.ref for one in read])
@@ -122,7 +122,7 @@ class Confirmation:
         moved += shown_payments.Ending(context, fence, chain, policy()).end(read, seen)
         hidden = [one for one in read if shown_payments.own(one, seen) is None]
         # Whoever is given to a person here is another version to the next look, which leaves it.
-        moved += stuck_payments.look(context, fence, hidden)
+        moved += stuck_payments.look(context, fence, final, hidden)
         return moved + hidden_payments.look(context, fence, chain, policy(), hidden)
 
 

@@ -23,7 +23,7 @@ from requests_app.store.intents import Intent
 from requests_app.store.session import retry_serialization
 from requests_app.transitions import confirming
 from requests_app.transitions.confirming import Doubt
-from workers.chain.rpc_errors import RpcError, RpcUnavailable
+from workers.chain.rpc_errors import Ok
 from workers.chain.views import Block
 from workers.duties import chain_evidence
 
@@ -36,15 +36,16 @@ LIMIT: Final = 200
 CLOSED: Final = "the payer's authorization is over on the finalized chain, and nobody has executed it"
 
 
-def look(context: ShiftContext, fence: Fence, hidden: Sequence[Intent]) -> int:
-    """Give those of `hidden` that are stuck to a person; how many. The log shows nothing of them.
+def look(context: ShiftContext, fence: Fence, settled: int, hidden: Sequence[Intent]) -> int:
+    """Give those of `hidden` that are stuck to a person; how many. The log shows nothing of them. `settled`: the newest block that
+    counts as final here, which a chain without a marker has as well.
 
     Without an answer of the node nothing is judged.
     """
     age = float(settings.PAYMENT_STUCK_SECONDS)
     ids = [one.id for one in hidden if one.state in (IntentState.SETTLING, IntentState.CONFIRMING)]
     stuck = sorted(store.signed_before(context.conn, ids, age))[:LIMIT]
-    final = _finalized(context) if stuck else None
+    final = _block(context, settled) if stuck and settled >= 0 else None
     if final is None:
         return 0
     found = chain_evidence.receipts(context, Kind.PAYMENT, stuck)
@@ -60,15 +61,14 @@ def look(context: ShiftContext, fence: Fence, hidden: Sequence[Intent]) -> int:
     return len(moved)
 
 
-def _finalized(context: ShiftContext) -> Block | None:
+def _block(context: ShiftContext, number: int) -> Block | None:
     crash_point("before_stuck_head_rpc")
-    try:
-        block = context.clients.gateway.finalized()
-    except (RpcError, RpcUnavailable) as error:
-        log.warning("finality not read: %s", error, extra={"action": "finality_unavailable"})
-        return None
+    (answer,) = context.clients.gateway.blocks([number])
     crash_point("after_stuck_head_rpc")
-    return block
+    if isinstance(answer, Ok) and answer.value is not None:
+        return answer.value
+    log.warning("a final block is not read: %s", number, extra={"action": "finality_unavailable"})
+    return None
 
 
 def _doubt(intent: Intent, final: Block, evidence: dict[str, Any]) -> Doubt:
