@@ -14,6 +14,7 @@ from requests_app.store import envelopes, sweep
 from requests_app.store.sweep import Attempt, Overdue
 from workers.apply import Applier
 from workers.blocks import Blocks, Unreadable
+from workers.chain.endpoints import LAG_BLOCKS
 from workers.chain.events import REQUEST_KINDS, Envelope, decode_logs
 from workers.chain.gateway import GatewayClient
 from workers.chain.hexdata import hex_data
@@ -39,10 +40,14 @@ class ReceiptEvidence:
 
 @dataclass(slots=True)
 class AnswerEvidence:
-    """Row ids by what the gateway says of their references. A row that it said nothing about is in neither set."""
+    """Row ids by what the gateway says of their references. A row that it said nothing about is in none.
+
+    `doubtful`: it says that there is no answer, but cannot know, or contradicts another node.
+    """
 
     answered: set[int] = field(default_factory=set)
     silent: set[int] = field(default_factory=set)
+    doubtful: set[int] = field(default_factory=set)
 
 
 def receipts(context: ShiftContext, kind: Kind, ids: Sequence[int]) -> ReceiptEvidence:
@@ -75,10 +80,24 @@ def answers(context: ShiftContext, kind: Kind, rows: Sequence[Overdue]) -> Answe
     for row, answer in zip(asked, done, strict=True):
         if answer is not None:
             (found.answered if answer else found.silent).add(row.id)
+    if found.silent and not _knows(context):
+        found.silent, found.doubtful = set(), found.silent
     answered = [row for row in asked if row.id in found.answered]
     if answered:
         _read_again(context, answered)
     return found
+
+
+def _knows(context: ShiftContext) -> bool:
+    """Whether silence means something: the node is not far behind the log, and the log does not contradict the chain."""
+    source = envelopes.read_source(context.conn, GATEWAY)
+    if source is None or source.halted is not None:
+        return False
+    try:
+        return bool(Blocks(context.clients.gateway).head().number >= source.block - LAG_BLOCKS)
+    except (RpcError, RpcUnavailable, Unreadable) as error:
+        log.warning("the gateway's head is not known: %s", error, extra={"action": "head_unknown"})
+        return False
 
 
 def repair(context: ShiftContext, receipts: Sequence[Receipt], ref: bytes) -> bool:

@@ -6,7 +6,7 @@
 | processing, never signed | failure |
 | processing, signed before | needs_review |
 | tx_in_flight | receipts asked: applied, left to the sender (reverted), or needs_review |
-| receipt_received | the gateway asked: no answer -> timed_out; an answer -> read again and applied, else a little more time |
+| receipt_received | the gateway asked: no answer -> timed_out; an answer -> read again and applied, else a little more time; needs_review when that is over, also without a word that can be believed |
 
 Decisions carry the duty's lease; facts of the chain need no fence. The network is never used inside a transaction.
 """
@@ -47,6 +47,7 @@ ABANDONED_TEXT: Final = "Not sent before the deadline; no transaction exists"
 SIGNED_TEXT: Final = "the deadline passed with a signed transaction on record"
 NO_RECEIPT_TEXT: Final = "no receipt for any stored transaction before the deadline"
 NO_ANSWER_TEXT: Final = "the gateway says that it answered, but the answer cannot be read"
+NO_WORD_TEXT: Final = "no node that can know it says whether the gateway has answered"
 
 
 def run(context: ShiftContext, lease: HeldLease) -> int:
@@ -102,10 +103,13 @@ class _Duty:
     def _unanswered(self, kind: Kind, rows: Sequence[Overdue]) -> int:
         found = chain_evidence.answers(self._context, kind, rows)
         silent = [row for row in rows if row.id in found.silent]
-        answered = [row for row in rows if row.id in found.answered]
         ended = self._end(Verb.EXPIRE_RESPONSE, kind, silent, "response_timed_out", RESPONSE_TEXT)
-        self._more_time(kind, Status.RECEIPT_RECEIVED, [row for row in answered if not self._too_old(row)])
-        return ended + self._park(kind, [row for row in answered if self._too_old(row)], NO_ANSWER_TEXT, {})
+        told = [row for row in rows if row.id in found.answered | found.doubtful]
+        self._more_time(kind, Status.RECEIPT_RECEIVED, [row for row in told if not self._too_old(row)])
+        old = [row for row in rows if row.id not in found.silent and self._too_old(row)]
+        unread = [row for row in old if row.id in found.answered]
+        unsaid = [row for row in old if row.id not in found.answered]
+        return ended + self._park(kind, unread, NO_ANSWER_TEXT, {}) + self._park(kind, unsaid, NO_WORD_TEXT, {})
 
     def _too_old(self, row: Overdue) -> bool:
         allowed = generic.deadline_seconds(row.status)
