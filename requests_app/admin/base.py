@@ -12,9 +12,10 @@ from typing import Any
 from django.contrib import messages
 from django.contrib.admin import ShowFacets
 from django.contrib.admin.utils import unquote
-from django.core.exceptions import PermissionDenied
+from django.contrib.admin.views.main import SEARCH_VAR
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.text import capfirst
@@ -62,6 +63,11 @@ class RecordAdmin(ModelAdmin):
         """Pages by key."""
         return KeysetList
 
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Django's. Raises BadRequest for parameters that no database takes."""
+        _refuse_nul(request.GET)
+        return super().get_changelist_instance(request)
+
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """What the page of one row shows; by default every column."""
         return [Facts("Record", columns(obj))]
@@ -85,9 +91,10 @@ class RecordAdmin(ModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one row. Without permission 403; unknown: back to the list with a message."""
+        """Show one row. Without permission 403; unknown: back to the list with a message. Raises BadRequest for a NUL anywhere."""
         if not self.has_view_permission(request):
             raise PermissionDenied
+        _refuse_nul(request.POST, object_id)
         obj = self.get_object(request, unquote(object_id))
         if obj is None:
             self.message_user(request, f"There is no {self.opts.verbose_name} {object_id}.", messages.WARNING)
@@ -138,6 +145,13 @@ class ExtraPages:
         ]
         inherited: list[URLPattern] = super().get_urls()  # type: ignore[misc]
         return [*own, *inherited]
+
+
+def _refuse_nul(fields: QueryDict, *texts: str) -> None:
+    """PostgreSQL's texts hold no NUL; Django's form of the search refuses one with a message, filters and keys do not."""
+    given = (text for name, values in fields.lists() if name != SEARCH_VAR for text in values)
+    if any("\0" in text for text in (*texts, *given)):
+        raise BadRequest("a NUL is no text")
 
 
 def columns(obj: Model) -> list[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.http import HttpRequest
@@ -21,6 +22,10 @@ ORDER: Final = tuple(Status)
 _MOVING: Final = (IntentState.AUTHORIZED, IntentState.SETTLING, IntentState.CONFIRMING)
 SILENCE_SECONDS: Final = 15.0
 COMMAND_SECONDS: Final = 60.0
+_SEES: Final = "requests_app.view_reviewcase"  # every role may
+_NO_ROLE: Final = Notice(
+    "You have no role yet", "A superuser gives you one under People; until then there is nothing to see.", "info"
+)
 _TABLES: Final = {
     Kind.USER_DECRYPT: "admin:requests_app_userdecryptrequest_changelist",
     Kind.PUBLIC_DECRYPT: "admin:requests_app_publicdecryptrequest_changelist",
@@ -35,7 +40,9 @@ def context(request: HttpRequest, base: dict[str, Any]) -> dict[str, Any]:
 
 
 def overview_context(request: HttpRequest) -> dict[str, Any]:
-    """The sections alone; also what the page fetches to renew itself."""
+    """The sections alone; also what the page fetches to renew itself. Who has no role is told so, and nothing else."""
+    if not request.user.has_perm(_SEES):
+        return {"sections": [_NO_ROLE], "taken_at": datetime.now(UTC)}
     now = overview()
     return {"sections": sections(now, chosen_span(request)), "taken_at": now.taken_at}
 
@@ -263,7 +270,7 @@ def signers(now: Overview) -> Section:
             cells.tokens(row.fee_allowance),
             cells.stacked((cells.number(row.next_nonce), f"{cells.number(row.nonce_distance)} ahead")),
             f"{row.open_slots} / {row.max_inflight}",
-            row.owner or cells.NOTHING,
+            cells.wrapped(row.owner),
         )
         for row in now.signers
     ]

@@ -7,6 +7,7 @@ own looks at WINDOW rows and offers to look further: without it, a filter that n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
@@ -143,8 +144,10 @@ def place_of(model: type[Model], keys: Sequence[str], text: str) -> list[Any] | 
         return None
     fields = [model._meta.get_field(key.removeprefix("-")) for key in keys]
     try:
-        return [field.clean(part, None) for field, part in zip(fields, parts, strict=True)]  # type: ignore[union-attr]
-    except ValidationError:
+        values = [field.clean(part, None) for field, part in zip(fields, parts, strict=True)]  # type: ignore[union-attr]
+        # At the ends of the calendar a time with an offset is none in UTC.
+        return [value.astimezone(UTC) if isinstance(value, datetime) else value for value in values]
+    except (ValidationError, OverflowError):
         return None
 
 

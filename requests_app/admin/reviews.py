@@ -8,7 +8,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.core.exceptions import PermissionDenied
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect, StreamingHttpResponse
 from django.shortcuts import get_object_or_404
@@ -132,7 +133,10 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
         """The list as it is filtered now, as CSV of at most EXPORT_ROWS rows."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        found = self.get_changelist_instance(request).get_queryset(request)[:EXPORT_ROWS]
+        try:
+            found = self.get_changelist_instance(request).get_queryset(request)[:EXPORT_ROWS]
+        except IncorrectLookupParameters:
+            raise BadRequest("no such filter") from None
         answer = StreamingHttpResponse(csv_lines(found), content_type="text/csv; charset=utf-8")
         answer["Content-Disposition"] = 'attachment; filename="review-cases.csv"'
         return answer
