@@ -52,7 +52,7 @@ class Due(NamedTuple):
 def biller() -> Biller:
     """The configured one. Raises ConfigurationError when merchant or token is missing or malformed."""
     merchant = settings.BILLING_MERCHANT
-    if parse_address(merchant) is None:
+    if not any(parse_address(merchant) or b""):
         raise ConfigurationError("BILLING_MERCHANT is not the address of who is paid")
     gateway = config().gateway
     if settings.BILLING_TOKEN:
@@ -69,12 +69,16 @@ def biller() -> Biller:
 def due(conn: Connection[Any], by: Biller, least: int, *, payers: dict[str, str] | None = None) -> list[Due]:
     """Clients with at least `least` picodollars of usage without a bill. `payers`: address by account name, before the settings'.
 
-    Raises ConfigurationError for a malformed address.
+    Raises ConfigurationError for an address that cannot pay: as at the door of the API.
     """
     known = {**settings.BILLING_PAYERS, **(payers or {})}
-    wrong = [name for name, address in known.items() if parse_address(str(address)) is None]
-    if wrong:
-        raise ConfigurationError(f"the payer of {wrong[0]!r} is not an address")
+    merchant = parse_address(by.merchant)
+    for name, text in known.items():
+        address = parse_address(str(text))
+        if address is None or not any(address):
+            raise ConfigurationError(f"the payer of {name!r} is not an address")
+        if address == merchant:
+            raise ConfigurationError(f"the payer of {name!r} is BILLING_MERCHANT: it would pay itself")
     found = usage.billable(conn, least)
     accounts = bills.accounts_of(conn, [one.payer for one in found])
     return [

@@ -46,10 +46,11 @@ WITH moved AS (
 SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
 -- name: billable
--- Payers with usage of whole minutes that no bill has claimed. `upto`: the last of these minutes.
+-- Payers with usage of whole minutes that no bill has claimed. `upto`: the last of these minutes. All of them: those that cannot be billed
+-- would otherwise keep the others out.
 SELECT u.payer, max(u.minute) AS upto, sum(u.spend)::bigint AS spend, sum(u.messages)::bigint AS messages
   FROM usage_unsettled u WHERE u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
- GROUP BY u.payer HAVING sum(u.spend) >= %(least)s::bigint ORDER BY u.payer LIMIT %(limit)s;
+ GROUP BY u.payer HAVING sum(u.spend) >= %(least)s::numeric ORDER BY u.payer;
 
 -- name: unsettled_page
 -- GET /v1/usage: keyset over (minute, originator) of one payer (primary keys), billed usage with it: no payment covers that yet.

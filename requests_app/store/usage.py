@@ -45,9 +45,9 @@ class UsageRow(NamedTuple):
     id: int
 
 
-def billable(conn: Connection[Any], least: int = 1, limit: int = 10_000) -> list[Billable]:
+def billable(conn: Connection[Any], least: int = 1) -> list[Billable]:
     """Payers whose whole minutes without a bill cost at least `least` picodollars, ordered by account."""
-    return [Billable(*row) for row in fetch_all(conn, "usage", "billable", {"least": least, "limit": limit})]
+    return [Billable(*row) for row in fetch_all(conn, "usage", "billable", {"least": least})]
 
 
 def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:

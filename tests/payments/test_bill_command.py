@@ -85,6 +85,7 @@ def test_one_account_with_its_payer(conn: psycopg.Connection[Any]) -> None:
     assert "1 of 1 billed" in run("--account", "nameless", "--payer", PAYER.lower())
     assert "would be billed" in run("--dry-run")
     assert "0 of 0 billed" in run("--least", "2000000")
+    assert "0 of 0 billed" in run("--least", str(10**30))
 
 
 def test_a_disabled_account_is_not_billed(conn: psycopg.Connection[Any]) -> None:
@@ -102,6 +103,9 @@ def test_a_disabled_account_is_not_billed(conn: psycopg.Connection[Any]) -> None
         ([], {"BILLING_TOKEN": "0x" + "12" * 20}, "BILLING_TOKEN"),
         ([], {"BILLING_PAYERS": {"rich": "0x12"}}, "not an address"),
         (["--account", "rich", "--payer", "nobody"], {}, "not an address"),
+        (["--account", "rich", "--payer", MERCHANT.lower()], {}, "pay itself"),
+        (["--account", "rich", "--payer", "0x" + "0" * 40], {}, "not an address"),
+        ([], {"BILLING_MERCHANT": "0x" + "0" * 40}, "BILLING_MERCHANT"),
     ],
 )
 def test_refusals(
