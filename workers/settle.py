@@ -80,7 +80,11 @@ class SettleTurn:
         for lane in lanes:
             if context.stopping():
                 break
-            handled += self._work(context, lane)
+            try:
+                handled += self._work(context, lane)
+            except Exception:
+                lane.look_again()
+                raise
         return handled
 
     def close(self) -> None:

@@ -119,6 +119,11 @@ class Lane:
             self.lower_looks = 0
         self.refreshed_at = monotonic()
 
+    def look_again(self) -> None:
+        """What broke off may have been stored all the same: whatever is remembered of rows and chain is asked anew."""
+        self.sync_at = self.maintain_at = 0.0
+        self.has_open = self.resend_all = self.fill_due = True
+
     def took(self, last_nonce: int) -> None:
         """Remember that nonces up to `last_nonce` are stored."""
         if self.state is not None:

@@ -277,33 +277,41 @@ class Ground:
         found = self.rpc.logs([address], [event.topic, "0x" + ref.hex()], self.start, upto)
         return len(found) >= (len(self.deployment.kms) if event is SHARE_EVENT else 1)
 
+    def change(self, table: str, change: str, where: str = "true", parameters: Any = None) -> None:
+        """Change rows behind the relayer's back, but none that a process is writing: waiting for it could end in a dead-lock, or last."""
+        free = f"SELECT ctid FROM {table} WHERE {where} FOR UPDATE SKIP LOCKED"
+        self.conn.execute(f"UPDATE {table} SET {change} WHERE ctid IN ({free})", parameters)
+
     def age_attempts(self, seconds: float) -> None:
         """Let the database believe that everything was sent so long ago."""
-        self.conn.execute(
-            "UPDATE tx_attempt SET prepared_at = prepared_at - %(s)s * interval '1 second', first_sent_at = first_sent_at"
-            " - %(s)s * interval '1 second', last_sent_at = last_sent_at - %(s)s * interval '1 second'",
-            {"s": seconds},
-        )
+        columns = ("prepared_at", "first_sent_at", "last_sent_at")
+        self.change("tx_attempt", ", ".join(f"{name} = {name} - interval '{seconds} seconds'" for name in columns))
 
     def expire_claims(self) -> None:
         """What a process took from the queue, or of the commands, has run out."""
-        self.conn.execute("UPDATE queue_job SET visible_at = clock_timestamp() WHERE leased_by IS NOT NULL")
-        self.conn.execute("UPDATE command SET claim_until = clock_timestamp() WHERE state = 'claimed'")
-        self.conn.execute("UPDATE idempotency_record SET lease_until = clock_timestamp() WHERE response_status IS NULL")
+        self.change("queue_job", "visible_at = clock_timestamp()", "leased_by IS NOT NULL")
+        self.change("command", "claim_until = clock_timestamp()", "state = 'claimed'")
+        self.change("idempotency_record", "lease_until = clock_timestamp()", "response_status IS NULL")
 
     def hurry_commands(self) -> None:
         """A command that was claimed a second ago may be claimed again: who claimed it may be gone."""
-        self.conn.execute(
-            "UPDATE command SET claim_until = clock_timestamp() WHERE state = 'claimed'"
-            " AND claim_until < clock_timestamp() + interval '59 seconds'"
-        )
+        old = "state = 'claimed' AND claim_until < clock_timestamp() + interval '59 seconds'"
+        self.change("command", "claim_until = clock_timestamp()", old)
 
     def hurry_jobs(self) -> None:
         """A job that was put off for long, because every death counts as one of its attempts, need not wait for that."""
-        self.conn.execute(
-            "UPDATE queue_job SET visible_at = clock_timestamp() WHERE leased_by IS NULL AND queue IN ('ready', 'send')"
-            " AND visible_at > clock_timestamp() + interval '2 seconds'"
+        off = (
+            "leased_by IS NULL AND queue IN ('ready', 'send') AND visible_at > clock_timestamp() + interval '2 seconds'"
         )
+        self.change("queue_job", "visible_at = clock_timestamp()", off)
+
+    def end_waits(self) -> None:
+        """No job waits for its time."""
+        self.change("queue_job", "visible_at = clock_timestamp()", "leased_by IS NULL")
+
+    def make_overdue(self, kind: Kind, where: str, parameters: Any = None, late: str = "0 seconds") -> None:
+        """The deadline of these requests of a kind was so long ago."""
+        self.change(kind.table, f"deadline_at = clock_timestamp() - interval '{late}'", where, parameters)
 
     def expire_leases(self) -> None:
         """Every execution lease has run out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import psycopg
 import pytest
 
 from requests_app.models.signing import AttemptKind
@@ -124,6 +125,23 @@ def test_refused_bytes_are_replaced_by_nothing_and_the_signer_goes_on(bench: Ben
     # The row is a person's: nothing ended it, and its nonce is free for a decision.
     assert bench.status(second) == "needs_review"
     assert bench.cases() == [("refused_after_signing", second.id)]
+
+
+def test_a_fill_that_broke_off_is_taken_up_by_the_next_turn(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process and its lease live on: nothing but the lane itself would look at the row again."""
+    proofs(bench.conn, 1)
+    bench.node.on_send = lambda tx: _raise(Fault("intrinsic gas too low")) if tx.data else None
+    bench.run()
+
+    def cut(*parameters: Any) -> None:
+        raise psycopg.OperationalError("the server closed the connection")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(replace.store, "store_replacements", cut)
+        with pytest.raises(psycopg.OperationalError):
+            bench.run()
+    bench.run()
+    assert [row[2] for row in bench.offers()] == ["pay", "fill"]
 
 
 def test_a_fill_that_is_refused_as_well_blocks_the_signer(bench: Bench) -> None:

@@ -166,4 +166,4 @@ class Lost(Payment):
         super().weather()
         if not self.left():
             self.ground.gateway.lose_sends = False
-        self.ground.conn.execute("UPDATE queue_job SET visible_at = clock_timestamp() WHERE leased_by IS NULL")
+        self.ground.end_waits()

@@ -78,9 +78,7 @@ class Refused(Scene):
             self.ground.gateway.clear()
         self.ground.age_attempts(0.2)
         dead = f"SELECT subject_id FROM nonce_slot WHERE state = 'dead' AND kind = {self.kind.value}"
-        self.ground.conn.execute(
-            f"UPDATE {self.kind.table} SET deadline_at = clock_timestamp() WHERE status = 'tx_in_flight' AND id IN ({dead})"
-        )
+        self.ground.make_overdue(self.kind, f"status = 'tx_in_flight' AND id IN ({dead})")
 
     def over(self) -> bool:
         found = self.ground.statuses()

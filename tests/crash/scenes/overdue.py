@@ -20,10 +20,8 @@ class Overdue(Scene):
         return [Deeds(self), DutyTurn("deadlines", deadlines.INTERVAL, deadlines.run)]
 
     def weather(self) -> None:
-        late = "clock_timestamp() - interval '2 minutes'"
-        self.ground.conn.execute(
-            f"UPDATE {self.kind.table} SET deadline_at = {late} WHERE status IN ('queued', 'processing') AND deadline_at > clock_timestamp()"
-        )
+        early = "status IN ('queued', 'processing') AND deadline_at > clock_timestamp()"
+        self.ground.make_overdue(self.kind, early, late="2 minutes")
 
     def check(self) -> None:
         found = self.ground.statuses()
@@ -55,13 +53,9 @@ class Withheld(Scene):
         # Only what the chain shows already: before that the duty would rightly give the row to a person.
         head = self.ground.value("SELECT block FROM chain_cursor")
         for one in self.mined(head or 0):
-            self.ground.conn.execute(
-                f"UPDATE {self.kind.table} SET deadline_at = clock_timestamp() WHERE status = 'tx_in_flight' AND gw_req_tx_hash = %s", (one,)
-            )  # fmt: skip
+            self.ground.make_overdue(self.kind, "status = 'tx_in_flight' AND gw_req_tx_hash = %s", (one,))
         if self.answered():
-            self.ground.conn.execute(
-                f"UPDATE {self.kind.table} SET deadline_at = clock_timestamp() WHERE status = 'receipt_received'"
-            )
+            self.ground.make_overdue(self.kind, "status = 'receipt_received'")
 
     def mined(self, sealed: int) -> list[bytes]:
         """The transactions of ours in blocks that the listener has passed."""

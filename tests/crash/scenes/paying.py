@@ -82,7 +82,7 @@ class Payment(Scene):
 
     def hurry(self) -> None:
         """No job waits for its time, and nothing was sent a moment ago."""
-        self.ground.conn.execute("UPDATE queue_job SET visible_at = clock_timestamp() WHERE leased_by IS NULL")
+        self.ground.end_waits()
         self.ground.age_attempts(1.0)
 
     # --- a listener that hears only what it is to hear

@@ -43,9 +43,7 @@ class Stuck(Scene):
             self.ground.gateway.lose_sends = False
             self.ground.age_attempts(1.0)
         elif self.ground.statuses() == {"tx_in_flight": 1}:
-            self.ground.conn.execute(
-                f"UPDATE {self.kind.table} SET deadline_at = clock_timestamp() WHERE status = 'tx_in_flight'"
-            )
+            self.ground.make_overdue(self.kind, "status = 'tx_in_flight'")
 
     def act(self, context: ShiftContext) -> None:
         super().act(context)

@@ -48,4 +48,4 @@ class Reopened(Scene):
     def weather(self) -> None:
         super().weather()
         if self.left("reopen_slots_commit"):
-            self.ground.conn.execute("UPDATE tx_attempt SET block_hash = %s WHERE state = 'mined'", (b"\x01" * 32,))
+            self.ground.change("tx_attempt", "block_hash = decode(repeat('01', 32), 'hex')", "state = 'mined'")
