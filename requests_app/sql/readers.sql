@@ -10,6 +10,16 @@ SELECT s.source_id, s.name, s.halted, s.band_blocks::bigint << 20 AS width,
   LEFT JOIN publisher_head h ON h.source_id = s.source_id
  ORDER BY s.source_id;
 
+-- name: reorgs_since
+-- Of each chain its newest reorganisation, and the lowest block that gave way since the one that a cursor has seen (NULL: none, or the cursor
+-- is not old enough to know). Those of one chain are numbered in the order of their commits: under the lock of its seal.
+SELECT c.source_id, coalesce(n.id, 0) AS newest, l.fork
+  FROM chain_cursor c
+  LEFT JOIN unnest(%(sources)b::int[], %(seen)b::bigint[]) AS a(source_id, seen) ON a.source_id = c.source_id
+  LEFT JOIN LATERAL (SELECT r.id FROM chain_reorg r WHERE r.source_id = c.source_id ORDER BY r.id DESC LIMIT 1) n ON true
+  LEFT JOIN LATERAL (SELECT min(r.fork_block) AS fork FROM chain_reorg r WHERE r.source_id = c.source_id AND r.id > a.seen) l ON true
+ ORDER BY c.source_id;
+
 -- name: bands_after
 -- The next bands of each originator that hold positions above its cursor.
 SELECT a.source_id, b.lo, b.hi

@@ -63,6 +63,24 @@ def list_originators(conn: Connection[Any]) -> list[Row]:
     return fetch_all(conn, "readers", "originators")
 
 
+def go_back(
+    conn: Connection[Any], clock: Mapping[int, int], seen: Mapping[int, int]
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The clock before what gave way since it was told, and each chain's newest reorganisation, to be remembered with the next clock.
+
+    `seen`: the reorganisation that was the newest when the clock was told; without one nothing is gone back over. Ask before the page is
+    read: a reorganisation between the two is then gone back over next time, and what it left standing is told twice.
+    """
+    known = {source: seen[source] for source in clock if source in seen}
+    parameters = {"sources": list(known), "seen": list(known.values())}
+    rows = fetch_all(conn, "readers", "reorgs_since", parameters)
+    forks = {row.source_id: (row.fork << 20) - 1 for row in rows if row.fork is not None}
+    return (
+        {source: min(at, forks.get(source, at)) for source, at in clock.items()},
+        {row.source_id: row.newest for row in rows},
+    )
+
+
 def read_envelopes(
     conn: Connection[Any],
     *,

@@ -20,7 +20,7 @@ from requests_app.store import cursor_keys, publish
 from requests_app.store.session import connect
 from tests.api.conftest import KEY, OTHER_KEY, Api, issue_key
 from tests.envelopes import scene
-from tests.envelopes.scene import CHAIN, PUBLISHER, Connection
+from tests.envelopes.scene import CHAIN, PUBLISHER, Connection, item
 from tests.envelopes.test_publisher import run
 from tests.envelopes.test_readers import put, seal
 
@@ -272,3 +272,40 @@ def test_usage_of_the_asking_client(alice: int, log: Connection) -> None:
     assert Api(OTHER_KEY).get("/v1/usage").json()["unsettled_picodollars"] == "30"
     assert Api().get("/v1/usage?state=all").status_code == 400
     assert Api(None).get("/v1/usage").status_code == 401
+
+
+def give_way(conn: Connection, fork: int) -> None:
+    """As a reorganisation leaves it: orphans gone, seal lowered, the reorganisation on record."""
+    conn.execute("DELETE FROM envelope_meta WHERE source_id = %s AND position >= %s", (CHAIN, fork << 20))
+    seal(conn, CHAIN, fork - 1)
+    conn.execute(
+        "INSERT INTO chain_reorg (source_id, fork_block, sealed, new_hash) VALUES (%s, %s, 9, '')", (CHAIN, fork)
+    )
+
+
+def test_a_cursor_goes_back_with_a_reorganisation(alice: int, log: Connection) -> None:
+    """What the other blocks hold below the place that was read last is not skipped; what stands is not told again."""
+    put(log, CHAIN, [item(2 << 20), item(8 << 20)])
+    seal(log, CHAIN, 9)
+    query = f"/v1/envelopes?originator={CHAIN}"
+    first = Api().get(query).json()
+    assert [one["position"] for one in first["envelopes"]] == [str(2 << 20), str(8 << 20)]
+    give_way(log, 5)
+    put(log, CHAIN, [item(6 << 20)])
+    seal(log, CHAIN, 9)
+    second = Api().get(f"{query}&cursor={first['cursor']}").json()
+    assert [one["position"] for one in second["envelopes"]] == [str(6 << 20)]
+    third = Api().get(f"{query}&cursor={second['cursor']}").json()
+    assert third["envelopes"] == []
+    give_way(log, 9)
+    assert Api().get(f"{query}&cursor={third['cursor']}").json()["envelopes"] == []
+
+
+def test_cursors_of_before_the_upgrade_are_read_on(alice: int, log: Connection) -> None:
+    put(log, CHAIN, [item(2 << 20), item(8 << 20)])
+    give_way(log, 20)
+    seal(log, CHAIN, 9)
+    scope = cursors.Scope(alice, "envelopes", ["|", str(CHAIN)])
+    old = cursors.seal(log, scope, [[CHAIN, 2 << 20]])
+    found = Api().get(f"/v1/envelopes?originator={CHAIN}&cursor={old}").json()
+    assert [one["position"] for one in found["envelopes"]] == [str(8 << 20)]

@@ -78,12 +78,13 @@ class Envelopes(ProblemView):
         limit = limit_of(request, LARGEST_PAGE)
         conn = web_connection()
         scope = cursors.Scope(client.id, "envelopes", [*(t.hex() for t in topics), "|", *map(str, originators)])
-        clock = _clock(request, scope)
+        clock, seen = readers.go_back(conn, *_clock(request, scope))
         try:
             page = readers.read_envelopes(conn, topics=topics, originators=originators, clock=clock, limit=limit)
         except UnknownOriginator as error:
             raise refused("originator", str(error)) from None
-        return json_response(200, _page(page, cursors.seal(conn, scope, sorted(page.clock.items()))))
+        state = [(source, at, seen.get(source, 0)) for source, at in sorted(page.clock.items())]
+        return json_response(200, _page(page, cursors.seal(conn, scope, state)))
 
 
 @documented.publication
@@ -127,15 +128,16 @@ def _not_staged(client: Client) -> Refused:
     return Refused(Label.RATE_LIMITED, RATE_LIMITED_TEXT, retry_after=_RETRY_SECONDS)
 
 
-def _clock(request: HttpRequest, scope: cursors.Scope) -> dict[int, int]:
-    """The clock to read after: a cursor's, or the one given, or an empty one."""
+def _clock(request: HttpRequest, scope: cursors.Scope) -> tuple[dict[int, int], dict[int, int]]:
+    """The clock to read after: a cursor's with the reorganisations that it has seen, or the one given, or an empty one."""
     text = request.GET.get("cursor")
     if text is None:
-        return clock_of(request)
+        return clock_of(request), {}
     if "after" in request.GET:
         raise refused("after", "Give either after or cursor")
-    pairs = cast("list[tuple[int, int]]", cursors.unseal(web_connection(), scope, text))
-    return dict(pairs)
+    state = cast("list[tuple[int, ...]]", cursors.unseal(web_connection(), scope, text))
+    # Cursors of before reorganisations were remembered have two numbers.
+    return {one[0]: one[1] for one in state}, {one[0]: one[2] for one in state if len(one) > 2}
 
 
 def _answer(found: Publication, done: int) -> HttpResponse:
