@@ -285,7 +285,9 @@ def _command(
     by: str,
     held: Held | None,
 ) -> None:
-    slot = store.slot_of(conn, subject) if action in _SIGNER_ACTIONS else None
+    # A payment is signed anew by whoever holds a signer: that of its dead nonce may be gone with its key.
+    anew = action is ReviewAction.RESEND and subject.kind is Kind.PAYMENT
+    slot = store.slot_of(conn, subject) if action in _SIGNER_ACTIONS and not anew else None
     command = NewCommand(
         command_id,
         CommandKind.HITL,

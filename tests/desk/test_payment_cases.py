@@ -138,6 +138,16 @@ def test_a_settlement_by_hand_needs_another_person(
     assert (command.payload["tx_hash"], command.payload["off_chain"]) == (HASH, off_chain)
 
 
+def test_a_payment_is_sent_anew_without_the_signer_of_its_dead_nonce(scene: Scene, ada: Person, bob: Person) -> None:
+    """Its key may be gone: the command would wait for its holder for ever, and the case for the command."""
+    case = in_review(scene, "dead")
+    assert ada.decide(case, "resend").status_code == 302
+    (decision,) = models.ReviewDecision.objects.filter(case=case)
+    assert bob.post(case, "confirm", decision=str(decision.pk)).status_code == 302
+    (command,) = commands(case)
+    assert command.resource.startswith("singleton:")
+
+
 @pytest.mark.parametrize("evidence", ["", "hearsay"])
 def test_a_settlement_says_what_proves_it(evidence: str, scene: Scene, ada: Person) -> None:
     case = in_review(scene)
