@@ -12,6 +12,7 @@ from psycopg import Connection
 
 from requests_app.crash_points import crash_point
 from requests_app.models.commands import CommandKind, Target
+from requests_app.reviewers import lock_reviewer
 from requests_app.store import commands as store
 from requests_app.store.commands import NewCommand
 from requests_app.store.session import Row, fetch_one, transaction
@@ -54,8 +55,8 @@ def give(
     one command. Raises CommandConflict when the form was sent before with another content.
     """
     with transaction(conn):
-        reviewer = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
-        if reviewer is None or not reviewer.is_active:
+        by = lock_reviewer(conn, reviewer_id)
+        if by is None:
             return Told.FORBIDDEN
         row = fetch_one(conn, "commands", _FINDS[target], {"id": target_id})
         if row is None:
@@ -66,7 +67,6 @@ def give(
         if not known and not made.fits:
             return Told.STALE
         payload = {**made.payload, "reason": reason}
-        by = str(reviewer.username)
         written = store.enqueue(conn, NewCommand(command_id, made.kind, target, target_id, made.resource, by, payload))
         crash_point("before_order_commit")
     crash_point("after_order_commit")

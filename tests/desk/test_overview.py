@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from requests_app import models
 from requests_app.admin.dashboard import troubles
+from requests_app.models.commands import Target
 from requests_app.overview import Cached, forget, overview
 from requests_app.states import ACTIVE, Kind, Status
 from tests.desk.scene import Scene
@@ -171,6 +172,32 @@ def test_status_command_prints_both_forms(scene: Scene, capsys: pytest.CaptureFi
     document = json.loads(capsys.readouterr().out)
     assert document["requests"]["input-proof"]["completed"] == 2
     assert document["signers"][0]["address"].startswith("0x")
+
+
+def test_every_reader_of_cases_knows_one_that_is_about_a_source(
+    scene: Scene, admin_client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is about no request: what looked its kind up among those failed just when a source had halted."""
+    case = models.ReviewCase.objects.create(kind=Target.SOURCE, subject_id=1, reason_code="deep_reorg", evidence={})
+    models.EnvelopeSource.objects.filter(pk=1).update(halted="block 7 changed")
+    queue = reverse("admin:requests_app_reviewcase_changelist")
+    for path in (
+        "/admin/",
+        queue,
+        f"{queue}{case.pk}/change/",
+        f"{queue}?kind__exact={Target.SOURCE.value}",
+        "/metrics",
+    ):
+        answer = admin_client.get(path)
+        assert answer.status_code == 200, path
+        assert "source" in answer.content.decode()
+    lines = b"".join(admin_client.get(reverse("admin:relayer_case_export")).streaming_content).decode()
+    assert f"{case.pk},source,1,deep_reorg" in lines
+    chosen = {"action": "bulk_acknowledge", "_selected_action": case.pk, "index": "0"}
+    assert "left out" in admin_client.post(queue, chosen).content.decode()
+    with pytest.raises(SystemExit):
+        call_command("relayer_status")
+    assert "deep_reorg" in capsys.readouterr().out
 
 
 def test_cases_that_somebody_once_had_do_not_fill_the_page(scene: Scene) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from requests_app.admin.cells import duration
+from requests_app.admin.cells import duration, kind_words
 from requests_app.admin.dashboard import troubles
 from requests_app.overview import Overview, overview
 from requests_app.states import REQUEST_KINDS, IntentState, Kind, Status
@@ -110,7 +110,7 @@ def lines(now: Overview, found: list[str]) -> list[str]:
     )
     out += table(
         ("review", "kind", "cases", "oldest"),
-        [(row.reason_code, Kind(row.kind).slug, row.rows, duration(row.oldest_seconds)) for row in now.reviews],
+        [(row.reason_code, kind_words(row.kind), row.rows, duration(row.oldest_seconds)) for row in now.reviews],
     )
     return out
 
