@@ -151,7 +151,7 @@ def test_an_approver_takes_the_chain_s_version_from_the_case(
     assert "source #1" in listed
 
 
-@pytest.mark.parametrize("block", ["", "x", "-1", "1.5", "99999999999999", "9" * 13, "\x00", "²"])
+@pytest.mark.parametrize("block", ["", "x", "-1", "1.5", "99999999999999", "9" * 13, "²"])
 def test_what_is_no_block_is_not_ordered(block: str, sealed: models.ReviewCase, ann: Person) -> None:
     fields = {"token": str(uuid4()), "reason": "looked", "block": block}
     assert ann.post(sealed, "take_chain", **fields).status_code == 302
