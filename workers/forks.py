@@ -86,8 +86,6 @@ class ForkWatch:
         """Where the chains part; blocks above `compare_to` are not on the chain. Raises TooDeep, RpcUnavailable, Unreadable."""
         floor = max(0, sealed - depth)
         stored = store.known_hashes(conn, self._source_id, floor, sealed)
-        if compare_to < floor:
-            raise TooDeep(f"the chain ends at block {compare_to}")
         shown = self._blocks.headers(range(floor, compare_to + 1))
         block = fork_block(stored, shown, floor=floor, first=first)
         return Fork(block, shown.get(block - 1) if block > first else None, shown.get(sealed, b""))

@@ -127,8 +127,14 @@ class Listener:
             crash_point("after_window_commit")
 
     def _shorter(self, conn: Connection[Any]) -> int:
-        """The chain ends below the seal: a node behind the others, or blocks that gave way and have no successors yet."""
+        """The chain ends below the seal: a node behind the others, or blocks that gave way and have no successors yet.
+
+        Far below, it is a node that reads the chain anew: it contradicts nothing. Raises Unreadable then, now and then.
+        """
         if self._sealed_hash is not None and self._forks.shrunk(self._head, self._sealed):
+            if self._head < self._sealed - self._reorg_depth:
+                self._forks.joined()
+                raise Unreadable(f"the chain ends at block {self._head}, far below sealed block {self._sealed}")
             self._undo(conn, self._head)
             return 1
         return 0

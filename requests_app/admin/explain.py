@@ -83,7 +83,7 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
         "The block that a source had sealed is no longer on the chain, and no block down to the source's reorg depth is as it was stored. So much is not taken back without a person: the source is halted.",
         (
             "what each node says of the sealed block, in the evidence: one that stands alone may be wrong, or follow another chain",
-            "whether the chain was reset, or its operator has announced a reorganisation",
+            "whether the chain was rolled back, or its operator has announced a reorganisation",
             "the block in the evidence, after the newest stored event that the chain still shows: what gives way begins there",
         ),
         "A node that is wrong is taken away, then the halt is lifted. When the chain did change, an approver takes its version from that block on: what rested on the old blocks waits again, as after any reorganisation.",

@@ -32,7 +32,8 @@ from tests.listen.world import (
     status,
     verbs,
 )
-from workers.blocks import Blocks, Witness
+from workers import forks
+from workers.blocks import Blocks, Unreadable, Witness
 from workers.chain.clients import Clients
 from workers.chain.events import REQUEST_KINDS, Envelope
 from workers.duties import reorgs as duty
@@ -232,6 +233,24 @@ def test_deeper_than_allowed_stops_the_source(log: Connection, chain: StubChain,
         settle(follow, log, 101)
     assert "deeper than 64" in log.execute("SELECT halted FROM envelope_source").fetchone()[0]
     assert status(log, one) == "receipt_received"
+
+
+def test_a_node_that_begins_anew_is_waited_for(
+    log: Connection, chain: StubChain, follow: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only node lost its data and reads the chain again: it contradicts nothing, and nobody need look."""
+    monkeypatch.setattr(forks, "SHRUNK_SECONDS", 0.0)
+    (one,) = sent(log, Kind.PUBLIC_DECRYPT)
+    chain.put(requested(one, (90, 0)), head=100)
+    settle(follow, log, 100)
+    chain.head = 10
+    with pytest.raises(Unreadable, match="block 10"):
+        settle(follow, log, 100)
+    assert log.execute("SELECT halted FROM envelope_source").fetchone() == (None,)
+    assert status(log, one) == "receipt_received"
+    chain.put(answered(one, (101, 0)), head=101)
+    settle(follow, log, 101)
+    assert (status(log, one), log.execute("SELECT count(*) FROM chain_reorg").fetchone()) == ("completed", (0,))
 
 
 def halted_deep(log: Connection, chain: StubChain, follow: Listener) -> tuple[Ours, dict[str, Any]]:
