@@ -27,6 +27,8 @@ HEADER: Final = "HTTP_X_API_KEY"
 COOKIE: Final = "x-api-key"
 REMEMBER_SECONDS: Final = 2.0
 STAMP_SECONDS: Final = 60.0
+# What a browser says of a request that no other site caused; programs say nothing.
+_OWN_SITE: Final = ("none", "same-origin")
 _REMEMBERED_AT_MOST: Final = 10_000
 _LONGEST_KEY: Final = 512
 
@@ -96,7 +98,10 @@ def authenticate(request: HttpRequest) -> Client:
 
 
 def presented_key(request: HttpRequest) -> str | None:
-    """The key in x-api-key, else in Authorization: Bearer, else in the cookie x-api-key (the SDK can send each)."""
+    """The key in x-api-key, else in Authorization: Bearer, else in the cookie x-api-key (the SDK can send each).
+
+    A browser adds a cookie by itself: not for a page of somebody else, who would write in the client's name (cross-site request forgery).
+    """
     meta = request.META
     key = meta.get(HEADER)
     if key:
@@ -104,7 +109,9 @@ def presented_key(request: HttpRequest) -> str | None:
     scheme, _, token = str(meta.get("HTTP_AUTHORIZATION", "")).partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
-    return request.COOKIES.get(COOKIE) if "HTTP_COOKIE" in meta else None
+    if "HTTP_COOKIE" not in meta or meta.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_SITE:
+        return None
+    return request.COOKIES.get(COOKIE)
 
 
 def unauthorized() -> Refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -37,6 +38,19 @@ ROUTES = ["/v2/input-proof", "/v1/input-proof"]
 )
 def test_a_key_may_stand_in_three_places(alice: int, headers: dict[str, str]) -> None:
     assert Api(key=None).post("/v2/input-proof", bodies.input_proof(), **headers).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("site", "status"), [("cross-site", 401), ("same-site", 401), ("same-origin", 202), ("none", 202), (None, 202)]
+)
+def test_a_page_of_another_site_does_not_write_with_the_cookie(
+    alice: int, conn: psycopg.Connection[Any], site: str | None, status: int
+) -> None:
+    """A form or fetch of text/plain needs no preflight, and the browser adds the cookie."""
+    headers = {"cookie": f"x-api-key={KEY}"} | ({"sec-fetch-site": site} if site else {})
+    asked = Client().post("/v2/input-proof", json.dumps(bodies.input_proof()), "text/plain", headers=headers)
+    assert asked.status_code == status
+    assert (conn.execute("SELECT count(*) FROM input_proof_req").fetchone() == (1,)) is (status == 202)
 
 
 @pytest.mark.parametrize("key", [None, "", "wrong", KEY + "x", KEY.upper(), "x" * 600, "kéy"])
