@@ -26,9 +26,8 @@ from requests_app.store.commands import SINGLETON, NewCommand
 from requests_app.store.queue import Subject
 from requests_app.store.session import Row, fetch_one, fetch_only, run, transaction
 
-_SIGNER_ACTIONS: Final = frozenset(
-    {ReviewAction.RESUME, ReviewAction.REPLACE, ReviewAction.CANCEL_NONCE, ReviewAction.RESEND}
-)
+# What is done at the nonce itself. Not to send anew: whoever holds a signer signs that, and the one of the dead nonce may be gone with its key.
+_SIGNER_ACTIONS: Final = frozenset({ReviewAction.RESUME, ReviewAction.REPLACE, ReviewAction.CANCEL_NONCE})
 
 
 Standing = Status | IntentState
@@ -285,9 +284,7 @@ def _command(
     by: str,
     held: Held | None,
 ) -> None:
-    # A payment is signed anew by whoever holds a signer: that of its dead nonce may be gone with its key.
-    anew = action is ReviewAction.RESEND and subject.kind is Kind.PAYMENT
-    slot = store.slot_of(conn, subject) if action in _SIGNER_ACTIONS and not anew else None
+    slot = store.slot_of(conn, subject) if action in _SIGNER_ACTIONS else None
     command = NewCommand(
         command_id,
         CommandKind.HITL,

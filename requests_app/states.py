@@ -173,7 +173,7 @@ TRANSITIONS: Final[dict[Verb, Transition]] = {row.verb: row for row in (
          {_A.WORKER: _F.SIGNER, _A.SWEEP: _F.DUTY}, "deadline_at", "the outcome cannot be proven: a person decides"),
     _row(Verb.CANCEL, {_S.QUEUED, _S.PROCESSING}, _S.FAILURE, {_A.API}, _F.NONE, _FAIL,
          "the only client of the row withdrew it before any attempt"),
-    _row(Verb.RESEND, {_S.NEEDS_REVIEW}, _S.PROCESSING, {_A.OPERATOR}, _F.SIGNER, "deadline_at",
+    _row(Verb.RESEND, {_S.NEEDS_REVIEW}, _S.PROCESSING, {_A.OPERATOR}, _F.DUTY, "deadline_at",
          "the old nonce is proven dead and the chain holds no request of ours: send anew"),
     _row(Verb.RESUME, {_S.NEEDS_REVIEW}, _S.TX_IN_FLIGHT, {_A.OPERATOR}, _F.SIGNER, "deadline_at",
          "broadcast the stored bytes again"),

@@ -11,6 +11,7 @@ from django.urls import reverse
 from requests_app import assignments, decisions, models
 from requests_app.models.reviews import ReviewAction
 from requests_app.states import Kind, Status
+from requests_app.store.commands import SINGLETON
 from requests_app.store.session import web_connection
 from tests.desk.people import Person, case_url, hidden_of, offered, parked, person
 from tests.desk.scene import HOSTILE, Scene
@@ -219,7 +220,9 @@ def test_some_deeds_need_another_person(
     assert bob.post(case, "confirm", decision=decision.pk).status_code == 302
     decision.refresh_from_db()
     assert (decision.state, decision.second_by) == ("commanded", "bob")
-    assert [command.payload["action"] for command in commands(case)] == [deed]
+    assert [(one.payload["action"], one.resource) for one in commands(case)] == [
+        (deed, SINGLETON)
+    ]  # no signer has to be there for it
     assert bob.post(case, "confirm", decision=decision.pk).status_code == 409
     assert len(commands(case)) == 1
 

@@ -377,8 +377,8 @@ def test_a_cancel_that_loses_to_the_request_ends_nothing(parked: Sent, reviewers
     assert (parked.status, parked.slot()) == ("needs_review", "final")
 
 
-def test_a_new_nonce_needs_two_persons_and_a_dead_one(parked: Sent, reviewers: list[int]) -> None:
-    """G-RESEND."""
+def test_a_new_nonce_needs_two_persons_and_a_dead_one(parked: Sent, box: Any, reviewers: list[int]) -> None:
+    """G-RESEND. The signer of the dead nonce does not have to be there for it."""
     conn = parked.conn
     first = decide(conn, parked.case, ReviewAction.RESEND, reviewers[0])
     assert (first.outcome, first.command_id) == (Decided.AWAITING_SECOND, None)
@@ -389,7 +389,7 @@ def test_a_new_nonce_needs_two_persons_and_a_dead_one(parked: Sent, reviewers: l
         conn.execute("UPDATE review_decision SET second_by = decided_by")
     second = decisions.approve(conn, decision_id=first.decision_id, reviewer_id=reviewers[1])
     assert second.outcome is Decided.COMMANDED
-    parked.run()
+    assert serve(box) == 1
     assert parked.outcome() == ("rejected", "the nonce 0 is live, not proven dead")
     assert parked.status == "needs_review"
     conn.execute("UPDATE nonce_slot SET state = 'dead'")
@@ -397,6 +397,7 @@ def test_a_new_nonce_needs_two_persons_and_a_dead_one(parked: Sent, reviewers: l
     version = conn.execute("SELECT version FROM review_case").fetchone()[0]
     first = decide(conn, (parked.case[0], version), ReviewAction.RESEND, reviewers[1])
     decisions.approve(conn, decision_id=first.decision_id, reviewer_id=reviewers[0])
+    assert serve(box) == 1
     parked.node.known.clear()
     parked.node.use_elsewhere(parse(parked.node.raws[0]).sender)
     parked.run()
