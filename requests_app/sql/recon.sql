@@ -17,9 +17,9 @@ UPDATE recon_cursor c SET block = %(hi)s::bigint, moved_at = clock_timestamp()
 RETURNING old.moved_at;
 
 -- name: not_logged
--- Events that the chain shows in a sealed window and the log lacks.
-SELECT a.position FROM unnest(%(positions)b::bigint[]) AS a(position)
- WHERE NOT EXISTS (SELECT 1 FROM envelope_meta m WHERE m.source_id = %(source)s AND m.position = a.position
+-- Events that the chain shows in a sealed window and the log lacks, or has another one in the place of.
+SELECT a.position FROM unnest(%(positions)b::bigint[], %(digests)b::bytea[]) AS a(position, digest)
+ WHERE NOT EXISTS (SELECT 1 FROM envelope_meta m WHERE m.source_id = %(source)s AND m.position = a.position AND m.digest = a.digest
                       AND m.position BETWEEN %(first)s::bigint AND %(last)s::bigint);
 
 -- name: settling_refs

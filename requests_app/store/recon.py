@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -42,13 +42,15 @@ def move_cursor(conn: Connection[Any], source_id: int, lo: int, hi: int) -> date
     return row.moved_at if row else None
 
 
-def not_logged(conn: Connection[Any], source_id: int, positions: Sequence[int]) -> set[int]:
-    """Those of these positions that the log lacks."""
-    if not positions:
+def not_logged(conn: Connection[Any], source_id: int, digests: Mapping[int, bytes]) -> set[int]:
+    """Those of these events (position -> digest) that the log lacks, or holds another one in the place of."""
+    if not digests:
         return set()
+    positions = list(digests)
     parameters = {
         "source": source_id,
-        "positions": list(positions),
+        "positions": positions,
+        "digests": list(digests.values()),
         "first": min(positions),
         "last": max(positions),
     }

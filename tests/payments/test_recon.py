@@ -16,6 +16,7 @@ from requests_app.models.payments import FindingKind
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentActor, IntentState
 from requests_app.store import recon as store
+from requests_app.store.conflicts import Conflict
 from requests_app.store.envelopes import Fence
 from requests_app.transitions import observing
 from requests_app.transitions.intents import Change, cancel, move
@@ -230,6 +231,22 @@ def test_what_the_log_lacks_is_stored_and_applied_first(log: Connection, chain: 
     assert Reconciliation().up_to(context, DUTY, 100) == 0  # type: ignore[arg-type]
     assert stands(log, one) == (S.CONFIRMING, 4, tx_hash)
     assert log.execute("SELECT count(*) FROM envelope_meta").fetchone() == (2,)
+
+
+def test_a_false_event_of_the_log_is_a_conflict_with_the_final_chain(
+    log: Connection, chain: StubChain, context: Context
+) -> None:
+    """A node had shown money that moved; the final chain shows another transfer in that place."""
+    ((one, tx_hash),) = shown.settling(log)
+    show(log, 1, 100, used(one, (50, 0), tx_hash))
+    chain.put(*used(one, (50, 0), tx_hash, amount=AMOUNT - 1), head=200)
+    with pytest.raises(Conflict):
+        Reconciliation().up_to(context, DUTY, 100)  # type: ignore[arg-type]
+    (reason, block) = log.execute(
+        "SELECT reason_code, evidence ->> 'block' FROM review_case WHERE kind = 101 AND status = 'open'"
+    ).fetchone()
+    assert (reason, block) == ("envelope_conflict", "50")
+    assert store.open_cursor(log, SOURCE) == 0
 
 
 def test_only_final_sealed_and_applied_blocks_are_reconciled(

@@ -73,8 +73,8 @@ class Reconciliation:
         return found
 
     def _compare(self, context: ShiftContext, fence: Fence, lo: int, hi: int, shown: DecodedLogs) -> Reconciled | None:
-        """One window that was read: None when somebody else has reconciled it."""
-        lacking = store.not_logged(context.conn, GATEWAY, [one.position for one in shown.envelopes])
+        """One window that was read: None when somebody else has reconciled it. Raises Conflict when the log holds another event."""
+        lacking = store.not_logged(context.conn, GATEWAY, {one.position: one.digest for one in shown.envelopes})
         if lacking:
             chain_evidence.store_and_apply(context, [one for one in shown.envelopes if one.position in lacking])
         done = retry_serialization(lambda: reconcile(context.conn, GATEWAY, fence, lo, hi))
