@@ -270,7 +270,7 @@ def signers(now: Overview) -> Section:
             cells.tokens(row.fee_allowance),
             cells.stacked((cells.number(row.next_nonce), f"{cells.number(row.nonce_distance)} ahead")),
             f"{row.open_slots} / {row.max_inflight}",
-            cells.wrapped(row.owner),
+            cells.stacked(row.owner.split(":", 1)) if row.owner else cells.NOTHING,
         )
         for row in now.signers
     ]
