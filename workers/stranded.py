@@ -75,7 +75,7 @@ def look(context: ShiftContext, lane: Lane) -> int:
     if now - lane.moved_at < patience:
         return 0
     lane.stranded_at = now + INTERVAL_SECONDS
-    _reopen_vanished(context, lane)
+    _reopen_vanished(context, lane, patience)
     if not lane.has_open:
         return 0
     lowest = store.unreachable_nonce(context.conn, lane.id, lane.chain_latest, patience)
@@ -87,9 +87,9 @@ def look(context: ShiftContext, lane: Lane) -> int:
     return block_from(context, lane, SignerReason.NONCE_GAP, lowest, text)
 
 
-def _reopen_vanished(context: ShiftContext, lane: Lane) -> None:
+def _reopen_vanished(context: ShiftContext, lane: Lane, patience: float) -> None:
     """The listener takes back what it has read of a block. A receipt may be of one that it never read: nobody else would miss it."""
-    mined = store.mined_from(context.conn, lane.id, lane.chain_latest, LIMIT)
+    mined = store.mined_from(context.conn, lane.id, lane.chain_latest, patience, LIMIT)
     if not mined:
         return
     answers = receipts.of_hashes(context, [tx_hash for _, tx_hash in mined])

@@ -185,9 +185,10 @@ SELECT n.nonce, n.kind, n.subject_id FROM nonce_slot n
  ORDER BY n.nonce LIMIT %(limit)s::bigint;
 
 -- name: mined_from
--- Slots whose winner was seen mined although the chain's count has not passed them.
+-- Slots whose winner was seen mined so long ago although the chain's count has not passed them.
 SELECT n.nonce, n.winner_hash FROM nonce_slot n
  WHERE n.signer_id = %(signer)s AND n.nonce >= %(count)s::bigint AND CASE WHEN n.state = 'mined' THEN true ELSE false END
+   AND n.closed_at < clock_timestamp() - make_interval(secs => %(patience)s::float8)
  ORDER BY n.nonce LIMIT %(limit)s::bigint;
 
 -- name: unreachable_nonce

@@ -97,9 +97,12 @@ def uncased_slots(conn: Connection[Any], signer_id: int, from_nonce: int, limit:
     return [(row.nonce, Subject(Kind(row.kind), row.subject_id)) for row in rows]
 
 
-def mined_from(conn: Connection[Any], signer_id: int, count: int, limit: int) -> list[tuple[int, bytes]]:
-    """(nonce, 32-byte hash) of slots that were seen mined at nonces from the chain's count on, lowest first."""
-    rows = fetch_all(conn, "attempts", "mined_from", {"signer": signer_id, "count": count, "limit": limit})
+def mined_from(
+    conn: Connection[Any], signer_id: int, count: int, patience: float, limit: int
+) -> list[tuple[int, bytes]]:
+    """(nonce, 32-byte hash) of slots that were seen mined `patience` seconds ago at nonces from the chain's count on, lowest first."""
+    parameters = {"signer": signer_id, "count": count, "patience": patience, "limit": limit}
+    rows = fetch_all(conn, "attempts", "mined_from", parameters)
     return [(row.nonce, bytes(row.winner_hash)) for row in rows if row.winner_hash is not None]
 
 

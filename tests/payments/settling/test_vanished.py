@@ -33,8 +33,12 @@ def vanished(shop: Shop, node: Node, worker: Callable[[], Worker]) -> tuple[Work
     return process, payment
 
 
-def later(process: Worker, seconds: float) -> None:
-    """What the lane does when its count has stood still for so long."""
+def later(process: Worker, seconds: float, *, seen: float | None = None) -> None:
+    """What the lane does when its count has stood still for so long, and the slot was seen mined as long ago, or `seen` seconds."""
+    ago = seconds if seen is None else seen
+    process.context.conn.execute(
+        "UPDATE nonce_slot SET closed_at = clock_timestamp() - make_interval(secs => %s)", (ago,)
+    )
     process.lane.stranded_at = 0.0
     process.lane.moved_at = process.lane.clock() - seconds
     stranded.look(process.context, process.lane)  # type: ignore[arg-type]
@@ -48,6 +52,8 @@ def test_it_is_sent_again_and_holds_nothing_up(
     (first,) = dict.fromkeys(node.raws)
     later(process, settings.STUCK_SECONDS / 2)
     assert node.raws == [first], "a node may be behind"
+    later(process, 3600.0, seen=1.0)
+    assert node.raws == [first], "a signer that had nothing to do for an hour"
     later(process, settings.STUCK_SECONDS + 1)
     assert node.raws == [first, first]
     assert slot(shop, payment) == "live"
