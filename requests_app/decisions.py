@@ -17,6 +17,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import DecisionState, ReviewAction
+from requests_app.reviewers import lock_reviewer
 from requests_app.states import FINAL, IntentState, Kind, Status
 from requests_app.store import commands as store
 from requests_app.store import intents as intent_store
@@ -120,7 +121,7 @@ def decide(
     if not reason.strip():
         raise ReasonMissing
     with transaction(conn):
-        reviewer = _reviewer(conn, reviewer_id)
+        reviewer = lock_reviewer(conn, reviewer_id)
         if reviewer is None:
             return Decision(Decided.FORBIDDEN)
         if held is not None and not leases.fence(conn, f"review:{case_id}", held.instance, held.epoch):
@@ -185,17 +186,11 @@ def withdraw(conn: Connection[Any], *, decision_id: int, reviewer_id: int, reaso
     return Decision(Decided.WITHDRAWN, decision_id, by=found.decided_by)
 
 
-def _reviewer(conn: Connection[Any], reviewer_id: int) -> str | None:
-    """The active reviewer's name, locked against being disabled until the transaction ends."""
-    row = fetch_one(conn, "commands", "lock_reviewer", {"id": reviewer_id})
-    return str(row.username) if row is not None and row.is_active else None
-
-
 def _proposal(
     conn: Connection[Any], decision_id: int, reviewer_id: int
 ) -> tuple[str | None, Proposal | None, Decision | None]:
     """The active reviewer, a decision that waits for a second person with its case, all locked; or why there is nothing to say."""
-    reviewer = _reviewer(conn, reviewer_id)
+    reviewer = lock_reviewer(conn, reviewer_id)
     if reviewer is None:
         return None, None, Decision(Decided.FORBIDDEN)
     known = fetch_one(conn, "commands", "case_of_decision", {"id": decision_id})

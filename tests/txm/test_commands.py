@@ -14,6 +14,7 @@ from requests_app.decisions import Decided, Held
 from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReasonCode, ReviewAction
 from requests_app.models.signing import AttemptKind, SlotState
+from requests_app.reviewers import lock_reviewer
 from requests_app.states import Actor, Kind, Status
 from requests_app.store import commands as store
 from requests_app.store.commands import SINGLETON, CommandConflict, NewCommand, Outcome
@@ -244,7 +245,7 @@ def test_a_disabled_reviewer_completes_nothing(box: Any, reviewers: list[int]) -
     box.execute("UPDATE auth_user SET is_active = false WHERE username = 'ann'")
     assert decide(box, where, ReviewAction.FAIL, reviewers[0]).outcome is Decided.FORBIDDEN
     with connect("worker") as other, other.transaction():
-        assert decisions._reviewer(other, reviewers[1]) == "ben"
+        assert lock_reviewer(other, reviewers[1]) == "ben"
         box.execute("SET lock_timeout = '50ms'")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             box.execute("UPDATE auth_user SET is_active = false WHERE username = 'ben'")
