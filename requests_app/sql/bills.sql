@@ -21,7 +21,7 @@ SELECT m.payer, m.source_id, m.minute, sum(m.spend), sum(m.messages), max(m.last
        last_position = greatest(u.last_position, excluded.last_position);
 
 -- name: open_bills
-SELECT b.payer, b.reference, coalesce(r.state, 'missing') AS state, sum(b.spend)::bigint AS spend, count(*) AS rows
+SELECT b.payer, b.reference, coalesce(r.state, 'missing') AS state, sum(b.spend) AS spend, count(*) AS rows
   FROM usage_billed b LEFT JOIN payment_intent r ON r.public_id = b.reference
  WHERE %(payer)s::bigint IS NULL OR b.payer = %(payer)s::bigint
  GROUP BY b.payer, b.reference, r.state, r.id ORDER BY r.id;

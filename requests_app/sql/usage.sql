@@ -6,10 +6,10 @@ SELECT a.id FROM client_account a WHERE a.id = %(payer)s FOR NO KEY UPDATE;
 
 -- name: covered_by
 -- What a reference covers already: `settled` by a payment, or claimed by a bill.
-SELECT 'settled' AS place, count(*) AS rows, coalesce(sum(s.spend), 0)::bigint AS spend, coalesce(sum(s.messages), 0)::bigint AS messages
+SELECT 'settled' AS place, count(*) AS rows, coalesce(sum(s.spend), 0) AS spend, coalesce(sum(s.messages), 0)::bigint AS messages
   FROM usage_settled s WHERE s.reference = %(reference)s AND s.payer = %(payer)s
 UNION ALL
-SELECT 'billed', count(*), coalesce(sum(b.spend), 0)::bigint, coalesce(sum(b.messages), 0)::bigint
+SELECT 'billed', count(*), coalesce(sum(b.spend), 0), coalesce(sum(b.messages), 0)::bigint
   FROM usage_billed b WHERE b.reference = %(reference)s AND b.payer = %(payer)s;
 
 -- name: bill_usage
@@ -22,7 +22,7 @@ WITH moved AS (
   INSERT INTO usage_billed (reference, payer, source_id, minute, spend, messages, last_position, billed_at)
   SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
     FROM moved m ORDER BY m.source_id, m.minute)
-SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0) AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
 -- name: settle_usage
 WITH moved AS (
@@ -33,7 +33,7 @@ WITH moved AS (
   INSERT INTO usage_settled (reference, payer, source_id, minute, spend, messages, last_position, settled_at)
   SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
     FROM moved m ORDER BY m.minute, m.source_id)
-SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0) AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
 -- name: settle_billed
 WITH moved AS (
@@ -43,18 +43,18 @@ WITH moved AS (
   INSERT INTO usage_settled (reference, payer, source_id, minute, spend, messages, last_position, settled_at)
   SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
     FROM moved m ORDER BY m.minute, m.source_id)
-SELECT count(*) AS rows, coalesce(sum(m.spend), 0)::bigint AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
+SELECT count(*) AS rows, coalesce(sum(m.spend), 0) AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
 -- name: billable
 -- Payers with usage of whole minutes that no bill has claimed. `upto`: the last of these minutes. All of them: those that cannot be billed
 -- would otherwise keep the others out.
-SELECT u.payer, max(u.minute) AS upto, sum(u.spend)::bigint AS spend, sum(u.messages)::bigint AS messages
+SELECT u.payer, max(u.minute) AS upto, sum(u.spend) AS spend, sum(u.messages)::bigint AS messages
   FROM usage_unsettled u WHERE u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
  GROUP BY u.payer HAVING sum(u.spend) >= %(least)s::numeric ORDER BY u.payer;
 
 -- name: unsettled_page
 -- GET /v1/usage: keyset over (minute, originator) of one payer (primary keys), billed usage with it: no payment covers that yet.
-SELECT a.source_id, a.minute, sum(a.spend)::bigint AS spend, sum(a.messages)::bigint AS messages, max(a.last_position) AS last_position,
+SELECT a.source_id, a.minute, sum(a.spend) AS spend, sum(a.messages)::bigint AS messages, max(a.last_position) AS last_position,
        NULL::text AS reference, NULL::timestamptz AS settled_at, 0::bigint AS id
   FROM (SELECT u.source_id, u.minute, u.spend, u.messages, u.last_position FROM usage_unsettled u
          WHERE u.payer = %(payer)s AND (u.minute, u.source_id) > (%(minute)s::bigint, %(source)s::int)
@@ -70,8 +70,8 @@ SELECT s.source_id, s.minute, s.spend, s.messages, s.last_position, s.reference,
 
 -- name: totals
 SELECT ((SELECT coalesce(sum(u.spend), 0) FROM usage_unsettled u WHERE u.payer = %(payer)s)
-        + (SELECT coalesce(sum(b.spend), 0) FROM usage_billed b WHERE b.payer = %(payer)s))::bigint AS unsettled,
-       (SELECT coalesce(sum(s.spend), 0) FROM usage_settled s WHERE s.payer = %(payer)s)::bigint AS settled;
+        + (SELECT coalesce(sum(b.spend), 0) FROM usage_billed b WHERE b.payer = %(payer)s)) AS unsettled,
+       (SELECT coalesce(sum(s.spend), 0) FROM usage_settled s WHERE s.payer = %(payer)s) AS settled;
 
 -- name: purge_congestion
 -- Only the last five minutes make a price; an hour is kept for people.

@@ -35,7 +35,8 @@ def release_bills(conn: Connection[Any], references: Sequence[str]) -> int:
 
 def open_bills(conn: Connection[Any], payer: int | None = None) -> list[OpenBill]:
     """The bills that are not paid yet, of one account or of all, oldest first."""
-    return [OpenBill(*row) for row in fetch_all(conn, "bills", "open_bills", {"payer": payer})]
+    rows = fetch_all(conn, "bills", "open_bills", {"payer": payer})
+    return [OpenBill(*row)._replace(spend=int(row.spend)) for row in rows]
 
 
 class Client(NamedTuple):

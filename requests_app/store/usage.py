@@ -22,6 +22,11 @@ class Settled(NamedTuple):
     spend: int
     messages: int
 
+    @classmethod
+    def of(cls, row: Any) -> Settled:
+        """From a row whose sum has left the range of a bigint to us."""
+        return cls(row.rows, int(row.spend), row.messages)
+
 
 class Billable(NamedTuple):
     """A payer's usage that no bill has claimed: the last whole minute with usage, picodollars, envelopes."""
@@ -47,7 +52,8 @@ class UsageRow(NamedTuple):
 
 def billable(conn: Connection[Any], least: int = 1) -> list[Billable]:
     """Payers whose whole minutes without a bill cost at least `least` picodollars, ordered by account."""
-    return [Billable(*row) for row in fetch_all(conn, "usage", "billable", {"least": least})]
+    rows = fetch_all(conn, "usage", "billable", {"least": least})
+    return [Billable(row.payer, row.upto, int(row.spend), row.messages) for row in rows]
 
 
 def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:
@@ -64,7 +70,7 @@ def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: s
         settled, billed = _covered(conn, parameters)
         if settled.rows or billed.rows:
             return settled if settled.rows else billed
-        claimed = Settled(*fetch_only(conn, "usage", "bill_usage", parameters))
+        claimed = Settled.of(fetch_only(conn, "usage", "bill_usage", parameters))
         crash_point("before_bill_usage_commit")
     crash_point("after_bill_usage_commit")
     return claimed
@@ -87,7 +93,7 @@ def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference:
         moved = fetch_only(conn, "usage", "settle_billed" if billed.rows else "settle_usage", parameters)
         crash_point("before_settle_usage_commit")
     crash_point("after_settle_usage_commit")
-    return Settled(*moved)
+    return Settled.of(moved)
 
 
 def _checked(payer: int, upto_minute: int, reference: str) -> dict[str, Any]:
@@ -102,17 +108,16 @@ def _covered(conn: Connection[Any], parameters: dict[str, Any]) -> tuple[Settled
     """Lock the payer; what the reference covers, settled and billed. Whoever moves usage of a payer takes turns here."""
     if fetch_one(conn, "usage", "lock_payer", parameters) is None:
         raise RelayerError(f"account {parameters['payer']} does not exist")
-    found = {
-        row.place: Settled(row.rows, row.spend, row.messages)
-        for row in fetch_all(conn, "usage", "covered_by", parameters)
-    }
+    found = {row.place: Settled.of(row) for row in fetch_all(conn, "usage", "covered_by", parameters)}
     return found["settled"], found["billed"]
 
 
 def unsettled_page(conn: Connection[Any], payer: int, after: tuple[int, int], limit: int) -> list[UsageRow]:
     """Unsettled usage, billed or not, after (minute, originator), in that order."""
     parameters = {"payer": payer, "minute": after[0], "source": after[1], "limit": limit}
-    return [UsageRow(*row) for row in fetch_all(conn, "usage", "unsettled_page", parameters)]
+    return [
+        UsageRow(*row)._replace(spend=int(row.spend)) for row in fetch_all(conn, "usage", "unsettled_page", parameters)
+    ]
 
 
 def settled_page(conn: Connection[Any], payer: int, after: int, limit: int) -> list[UsageRow]:
@@ -124,7 +129,7 @@ def settled_page(conn: Connection[Any], payer: int, after: int, limit: int) -> l
 def totals(conn: Connection[Any], payer: int) -> tuple[int, int]:
     """(unsettled, settled) spend of a payer; what is billed is unsettled."""
     row = fetch_only(conn, "usage", "totals", {"payer": payer})
-    return row.unsettled, row.settled
+    return int(row.unsettled), int(row.settled)
 
 
 def purge_congestion(conn: Connection[Any]) -> int:

@@ -107,6 +107,21 @@ def test_a_bill_settles_exactly_what_it_claimed(log: Connection) -> None:
     assert store.totals(log, other) == (30, 0)
 
 
+def test_a_sum_beyond_a_bigint_is_billed_like_any_other(log: Connection) -> None:
+    """Each row fits, their sum does not: one such client ended the bills of all."""
+    payer = scene.account(log)
+    last = settleable(log, payer)
+    log.execute("UPDATE usage_unsettled SET spend = %s", (2**62,))
+    spend = 6 * 2**62
+    assert store.totals(log, payer) == (spend, 0)
+    assert store.billable(log) == [(payer, last, spend, 6)]
+    assert store.unsettled_page(log, payer, (0, 0), 1)[0].spend == 2**62
+    assert store.bill_usage(log, payer, last, "bill-1") == (6, spend, 6)
+    assert bills.open_bills(log, payer)[0].spend == spend
+    assert store.settle_usage(log, payer, last, "bill-1") == (6, spend, 6)
+    assert store.totals(log, payer) == (0, spend)
+
+
 def test_a_released_bill_is_usage_again(log: Connection) -> None:
     payer = scene.account(log)
     last = settleable(log, payer)
