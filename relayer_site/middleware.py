@@ -1,4 +1,4 @@
-"""The edge of every HTTP exchange: request id, security headers, counters, one log line.
+"""The edge of every HTTP exchange: request id, security headers, counters, one log line, a body that nobody read.
 
 One middleware and not four: each layer costs its own call and try block on the hottest path of the product (design P4).
 """
@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 
 from relayer_site import metrics
 from relayer_site.logging import current_request_id
+from requests_app.api.body import drain
 
 REQUEST_ID_META = "relayer.request_id"
 """Key in ``request.META`` under which the request's id is found by views that print it."""
@@ -64,6 +65,7 @@ class EdgeMiddleware:
         token = current_request_id.set(request_id)
         try:
             response = self._get_response(request)
+            drain(request)
             elapsed = time.perf_counter() - started
             _set_headers(response, request.path, request_id)
             metrics.observe_exchange(request, response.status_code, elapsed)

@@ -10,10 +10,11 @@ from requests_app.api.labels import REQUEST_ERROR_TEXT, Label
 from requests_app.api.refusals import Refused
 
 LIMIT: Final = 2 * 1024 * 1024
-# What is read and thrown away of a body that was refused, in pieces. A server that answers and closes before the client has sent
+# What is read and thrown away of a body that nobody wanted, in pieces. A server that answers and closes before the client has sent
 # everything makes the client see a broken connection instead of the answer.
 DRAIN_LIMIT: Final = 8 * LIMIT
 PIECE: Final = 64 * 1024
+_NO_BODY: Final = (None, "", "0")
 
 
 def read_body(request: HttpRequest) -> bytes:
@@ -33,6 +34,8 @@ def read_body(request: HttpRequest) -> bytes:
 
 def drain(request: HttpRequest) -> None:
     """Read what is left of the body, up to DRAIN_LIMIT, so that the answer reaches a client that is still sending."""
+    if request.META.get("CONTENT_LENGTH") in _NO_BODY and "HTTP_TRANSFER_ENCODING" not in request.META:
+        return
     source, left = _source(request), DRAIN_LIMIT
     try:
         while left > 0 and (piece := source.read(min(left, PIECE))):

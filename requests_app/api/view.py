@@ -17,7 +17,6 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.views import APIView
 
-from requests_app.api.body import drain
 from requests_app.api.labels import DATABASE_TEXT, INTERNAL_TEXT, Label
 from requests_app.api.refusals import Refused
 
@@ -53,8 +52,6 @@ class FaceView(APIView):
         try:
             response: HttpResponseBase = handler(request, *args, **kwargs)
         except Refused as refused:
-            if method == "post":
-                drain(request)
             response = self.refuse(request, refused)
         except (psycopg.Error, DatabaseError) as error:
             response = self._database_failed(request, error)

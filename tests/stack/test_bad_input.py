@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,3 +61,27 @@ def test_the_contracts_status_and_label_and_nothing_written(
     found, answer = exchange(stack, method, path, body, given)
     assert (found, answer["status"], answer["error"]["label"]) == (status, "failed", label)
     assert written(stack) == before
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", PATH, 405),
+        ("POST", "/nowhere", 404),
+        ("POST", "/admin/config", 403),
+        ("POST", "/admin/login/", 403),
+        ("DELETE", "/v1/webhooks/1", 401),
+        ("GET", "/liveness", 200),
+    ],
+)
+def test_a_body_that_nobody_reads_does_not_become_the_next_request(
+    stack: Stack, method: str, path: str, status: int
+) -> None:
+    """The connection is kept: what is left in it of the body would be taken for a request line."""
+    parts = urlsplit(stack.url)
+    with closing(http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=60)) as connection:
+        for asked, sent, expected in ((method, b"x" * 300_000, status), ("GET", None, 200)):
+            connection.request(asked, path if sent else "/liveness", sent, {"content-type": "text/plain"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == expected
