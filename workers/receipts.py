@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from requests_app.crash_points import crash_point
 from requests_app.states import Kind
 from requests_app.store import attempts as store
+from requests_app.store import nonces
 from requests_app.store.attempts import Found, OpenAttempt
+from requests_app.store.nonces import Signed
 from requests_app.store.queue import Subject
 from requests_app.store.session import retry_serialization
 from requests_app.transitions import recording, sending
@@ -68,11 +70,11 @@ def look_up(context: ShiftContext, lane: Lane) -> int:
         if item.receipt_status is not None
     ]
     _record(context, lane, [*settled, *vanished])
-    suspects = _suspects(lane, found)
+    suspects, aside = _without_own(context, lane, _suspects(lane, found))
     if reverted or suspects:
         depth = verdicts.depth(context, lane)
         _judge_reverts(context, lane, reverted, depth)
-        verdicts.judge_missing(context, lane, suspects, depth)
+        verdicts.judge_missing(context, lane, suspects, depth, aside)
     return len(found) - len(gone)
 
 
@@ -137,6 +139,31 @@ def _suspects(lane: Lane, found: Sequence[tuple[OpenAttempt, Receipt | None]]) -
         for item, receipt in found
         if receipt is None and item.nonce < lane.chain_latest and item.nonce not in decided
     ]
+
+
+def _without_own(
+    context: ShiftContext, lane: Lane, suspects: Sequence[OpenAttempt]
+) -> tuple[list[OpenAttempt], list[Signed]]:
+    """The suspects whose nonce was not taken by an attempt of ours that was not looked for, and those attempts.
+
+    A node's refusal proves nothing: a former holder, or another node, may have sent the same bytes (rule R3).
+    """
+    asked = {item.tx_hash for item in suspects}
+    signed = nonces.signed_at(context.conn, lane.id, {item.nonce for item in suspects})
+    aside = [one for one in signed if one.tx_hash not in asked]
+    if not aside:
+        return list(suspects), aside
+    answers = of_hashes(context, [one.tx_hash for one in aside])
+    unsaid = {one.nonce for one, answer in zip(aside, answers, strict=True) if not isinstance(answer, Ok)}
+    own = [one for one, answer in zip(aside, answers, strict=True) if isinstance(answer, Ok) and answer.value]
+    if own:
+        crash_point("before_take_up_again_commit")
+        nonces.take_up_again(context.conn, lane.id, own)
+        crash_point("after_take_up_again_commit")
+        for one in own:
+            lane.look_at.pop(one.nonce, None)
+    left = unsaid | {one.nonce for one in own}
+    return [item for item in suspects if item.nonce not in left], [one for one in aside if one.nonce not in left]
 
 
 def _judge_reverts(

@@ -102,6 +102,7 @@ def fill(context: ShiftContext, lane: Lane) -> int:
             fees = bumped(Fees(item.max_fee, item.max_priority), asked)
             made.append(noop(lane, item.nonce, item.seq + 1, fees, gas, AttemptKind.FILL))
             subjects.append(item.subject)
+    lane.fill_due = len(open_nonces) == LIMIT and bool(made)  # there may be more of them
     return send(context, lane, made, subjects)
 
 

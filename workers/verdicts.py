@@ -8,7 +8,7 @@ know none of its attempts. With one endpoint nothing is ever proven dead; a pers
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -119,12 +119,28 @@ def proven_dead(sightings: Sequence[Absence]) -> bool:
     return sum(1 for first, last in spans.values() if last - first >= MISSING_SECONDS) >= WITNESSES
 
 
-def judge_missing(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAttempt], depth: Depth) -> None:
-    """Nonces that the chain has consumed without any hash of ours: to a person after a minute, dead when R5 proves it."""
+def judge_missing(
+    context: ShiftContext,
+    lane: Lane,
+    suspects: Sequence[OpenAttempt],
+    depth: Depth,
+    aside: Sequence[store.Signed] = (),
+) -> None:
+    """Nonces that the chain has consumed without any hash of ours: to a person after a minute, dead when R5 proves it.
+
+    `aside`: the other attempts at these nonces, refused ones too, which every witness is asked for as well.
+    """
     now = lane.clock()
     nonces = {item.nonce for item in suspects}
     missing.recall(context, lane, nonces)
-    _ask_everybody(context, lane, [item for item in suspects if item.nonce < depth.finalized_nonce])
+    hashes: dict[int, list[bytes]] = {}
+    for nonce, tx_hash in [
+        *((one.nonce, one.tx_hash) for one in suspects),
+        *((one.nonce, one.tx_hash) for one in aside),
+    ]:
+        if nonce < depth.finalized_nonce:
+            hashes.setdefault(nonce, []).append(tx_hash)
+    _ask_everybody(context, lane, hashes)
     evidence: dict[Subject, dict[str, Any]] = {}
     dead: list[int] = []
     for item in suspects:
@@ -166,13 +182,12 @@ def _evidence(lane: Lane, item: OpenAttempt, depth: Depth, proven: bool) -> dict
     }
 
 
-def _ask_everybody(context: ShiftContext, lane: Lane, suspects: Sequence[OpenAttempt]) -> None:
-    """One look of rule R5 at each endpoint. An endpoint that knows any of the hashes ends the suspicion of its nonce."""
+def _ask_everybody(context: ShiftContext, lane: Lane, hashes: Mapping[int, Sequence[bytes]]) -> None:
+    """One look of rule R5 at each endpoint for all transactions of each nonce. An endpoint that knows any of the hashes ends the suspicion of its nonce."""
     endpoints = context.clients.endpoints.all
-    if not suspects or len(endpoints) < WITNESSES:
+    if not hashes or len(endpoints) < WITNESSES:
         return
     at = lane.clock()
-    hashes = {nonce: [one.tx_hash for one in suspects if one.nonce == nonce] for nonce in {x.nonce for x in suspects}}
     for endpoint in endpoints:
         calls: list[Call] = [("eth_getTransactionCount", [hex_data(lane.address), "finalized"])]
         calls += [("eth_getTransactionReceipt", [hex_data(one)]) for found in hashes.values() for one in found]

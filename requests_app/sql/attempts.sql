@@ -202,22 +202,26 @@ SELECT l.nonce
                   AND t.first_sent_at < clock_timestamp() - make_interval(secs => %(patience)s::float8));
 
 -- name: slots_to_finalize
--- Mined slots below the finalized account nonce, with where their winner was seen.
+-- Mined slots below the finalized account nonce, with where their winner was seen. They become final in any order: one whose receipt or
+-- block was not told in time follows those above it. `stragglers`: so far below the highest final one, that all of history is not read.
 SELECT n.nonce, t.seq, t.block_number, t.block_hash
   FROM nonce_slot n JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash
  WHERE n.signer_id = %(signer)s AND n.nonce < %(finalized)s
    AND n.nonce > coalesce((SELECT f.nonce FROM nonce_slot f WHERE f.signer_id = %(signer)s AND f.state = 'final'
-                            ORDER BY f.nonce DESC LIMIT 1), -1)
+                            ORDER BY f.nonce DESC LIMIT 1), -1) - %(stragglers)s::bigint
    AND CASE WHEN n.state = 'mined' THEN true ELSE false END
  ORDER BY n.nonce LIMIT %(limit)s::bigint;
 
 -- name: reopen_slots
--- The block that a winner was seen in is not the chain's: look again, from the start.
+-- The block that a winner was seen in is not the chain's: look again, from the start, for every attempt: another may be mined instead.
 WITH t AS (
   UPDATE tx_attempt t SET state = 'accepted', block_number = NULL, block_hash = NULL, receipt_status = NULL
     FROM unnest(%(nonces)b::bigint[]) AS a(nonce)
    WHERE t.signer_id = %(signer)s AND t.nonce = a.nonce AND CASE WHEN t.state = 'mined' THEN true ELSE false END
-  RETURNING t.nonce)
+  RETURNING t.nonce),
+rivals AS (
+  UPDATE tx_attempt o SET state = 'unknown', last_sent_at = NULL
+    FROM t WHERE o.signer_id = %(signer)s AND o.nonce = t.nonce AND CASE WHEN o.state = 'replaced' THEN true ELSE false END)
 UPDATE nonce_slot n SET state = 'live', winner_hash = NULL, closed_at = NULL
   FROM t WHERE n.signer_id = %(signer)s AND n.nonce = t.nonce AND CASE WHEN n.state = 'mined' THEN true ELSE false END;
 
@@ -236,6 +240,20 @@ t AS (
     FROM s WHERE t.signer_id = %(signer)s AND t.nonce = s.nonce
      AND CASE WHEN t.state IN ('prepared', 'unknown', 'accepted', 'refused') THEN true ELSE false END)
 SELECT nonce FROM s;
+
+-- name: signed_at
+-- Every attempt of these open slots, also those that nobody asks for any more because a node refused them, or another was seen mined.
+SELECT t.nonce, t.seq, t.tx_hash FROM tx_attempt t JOIN nonce_slot n ON n.signer_id = t.signer_id AND n.nonce = t.nonce
+ WHERE t.signer_id = %(signer)s AND t.nonce = ANY(%(nonces)b::bigint[])
+   AND CASE WHEN n.state IN ('signed', 'live') THEN true ELSE false END
+ ORDER BY t.nonce, t.seq;
+
+-- name: take_up_again
+-- A node knows their receipts after all: they are looked for as all others are. Fact: not fenced.
+UPDATE tx_attempt t SET state = 'unknown'
+  FROM unnest(%(nonces)b::bigint[], %(seqs)b::smallint[]) AS a(nonce, seq)
+ WHERE t.signer_id = %(signer)s AND t.nonce = a.nonce AND t.seq = a.seq
+   AND CASE WHEN t.state IN ('refused', 'replaced') THEN true ELSE false END;
 
 -- name: missing_slots
 -- Notes about open slots; their ages count from the moment of the note.

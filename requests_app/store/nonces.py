@@ -6,8 +6,8 @@ What the chain shows is a fact and not fenced; burying a slot is a decision and 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
@@ -16,6 +16,9 @@ from requests_app.states import Kind
 from requests_app.store.queue import Subject
 from requests_app.store.session import fetch_all, fetch_one, run
 from requests_app.store.signing import Fence
+
+STRAGGLERS: Final = 10_000
+"""How far behind the highest final nonce of a signer one may become final: minutes of the busiest signer."""
 
 
 class Unfilled(NamedTuple):
@@ -35,6 +38,14 @@ class Mined(NamedTuple):
     nonce: int
     block: int
     block_hash: bytes
+
+
+class Signed(NamedTuple):
+    """An attempt at a nonce that is still open, whatever was said of it."""
+
+    nonce: int
+    seq: int
+    tx_hash: bytes
 
 
 class Closed(NamedTuple):
@@ -64,9 +75,23 @@ def attempts_to_fill(conn: Connection[Any], signer_id: int, limit: int) -> list[
 
 def slots_to_finalize(conn: Connection[Any], signer_id: int, finalized: int, limit: int) -> list[Mined]:
     """Mined slots below the finalized account nonce whose block is known, lowest first."""
-    parameters = {"signer": signer_id, "finalized": finalized, "limit": limit}
+    parameters = {"signer": signer_id, "finalized": finalized, "limit": limit, "stragglers": STRAGGLERS}
     rows = fetch_all(conn, "attempts", "slots_to_finalize", parameters)
     return [Mined(row.nonce, row.block_number, bytes(row.block_hash)) for row in rows if row.block_hash is not None]
+
+
+def signed_at(conn: Connection[Any], signer_id: int, nonces: Collection[int]) -> list[Signed]:
+    """Everything that was signed at these nonces, as far as they are open: any of it may be mined, refused or not."""
+    if not nonces:
+        return []
+    rows = fetch_all(conn, "attempts", "signed_at", {"signer": signer_id, "nonces": sorted(nonces)})
+    return [Signed(row.nonce, row.seq, bytes(row.tx_hash)) for row in rows]
+
+
+def take_up_again(conn: Connection[Any], signer_id: int, found: Sequence[Signed]) -> int:
+    """Look for these attempts again: how many."""
+    parameters = {"signer": signer_id, "nonces": [one.nonce for one in found], "seqs": [one.seq for one in found]}
+    return run(conn, "attempts", "take_up_again", parameters)
 
 
 def finalize_slots(conn: Connection[Any], signer_id: int, nonces: Sequence[int]) -> list[Closed]:
