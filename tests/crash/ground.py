@@ -293,6 +293,10 @@ class Ground:
         self.change("command", "claim_until = clock_timestamp()", "state = 'claimed'")
         self.change("idempotency_record", "lease_until = clock_timestamp()", "response_status IS NULL")
 
+    def open_commands(self) -> int:
+        """Commands that nobody has carried out yet: a scene is not over before, whatever its rows say."""
+        return int(self.value("SELECT count(*) FROM command WHERE state <> 'consumed'"))
+
     def hurry_commands(self) -> None:
         """A command that was claimed a second ago may be claimed again: who claimed it may be gone."""
         old = "state = 'claimed' AND claim_until < clock_timestamp() + interval '59 seconds'"

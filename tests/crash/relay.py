@@ -114,7 +114,7 @@ class _Play:
             self._ground.hurry_commands()
             self._ground.hurry_jobs()
             self._scene.weather()
-            if not stopping and self._scene.over():
+            if not stopping and self._scene.over() and not self._ground.open_commands():
                 if self._rivals:
                     self._wake_rivals()
                     continue

@@ -29,4 +29,5 @@ class Attached(Foreign):
         )  # fmt: skip
 
     def over(self) -> bool:
-        return self.ground.statuses() == {"completed": 1} and not self.left("order_commit")
+        blocked = self.ground.value("SELECT count(*) FROM signer WHERE status = 'blocked'")  # it is resumed in any case
+        return self.ground.statuses() == {"completed": 1} and not blocked and not self.left("order_commit")
