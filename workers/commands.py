@@ -1,7 +1,7 @@
 """Carrying out commands: what stays in the database at once, what needs the chain in three steps (reference queue_settle 3.4).
 
 A command belongs to the holder of its resource: a signer's to the signer's holder, the others to whoever holds
-`singleton:commands`. With I/O: claimed in one transaction, then signed and stored under the command's id (unique, so that a second
+`singleton:commands`, who also rejects those of signers whose key is gone (`workers.keyless`). With I/O: claimed in one transaction, then signed and stored under the command's id (unique, so that a second
 execution finds it and only broadcasts it again), then consumed in another.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
+from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.models.commands import CommandKind, Target
@@ -27,8 +28,9 @@ from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import commands as effects
 from requests_app.transitions import payment_commands
 from requests_app.transitions.outcomes import Verdict, rejected
-from workers import attaching, payment_evidence, replace, taking
+from workers import attaching, keyless, payment_evidence, replace, taking
 from workers.chain.fees import Fees, bumped
+from workers.chain.signer import LocalSigner
 from workers.leases import HeldLease
 from workers.signers import Lane
 
@@ -55,7 +57,8 @@ class CommandTurn:
 
     def __init__(self) -> None:
         self._lease: HeldLease | None = None
-        self._due_at = 0.0
+        self._due_at = self._keyless_at = 0.0
+        self._own: frozenset[str] | None = None
 
     def run(self, context: ShiftContext) -> int:
         """Carry out what is open; how many commands."""
@@ -68,13 +71,24 @@ class CommandTurn:
             return 0
         self._due_at = monotonic() + INTERVAL_SECONDS
         lease = self._lease
-        return serve(context, Fence(lease.resource, lease.instance, lease.epoch), None)
+        return serve(context, Fence(lease.resource, lease.instance, lease.epoch), None) + self._keyless(context)
 
     def close(self) -> None:
         """Give the lease up."""
         if self._lease is not None:
             self._lease.release()
             self._lease = None
+
+    def _keyless(self, context: ShiftContext) -> int:
+        """The commands of signers whose key is in the settings no more; how many were ended."""
+        if monotonic() < self._keyless_at:
+            return 0
+        self._keyless_at = monotonic() + keyless.INTERVAL_SECONDS
+        if self._own is None:
+            gateway = config().gateway
+            signers = [LocalSigner(key, gateway.chain_id) for key in gateway.signer_keys]
+            self._own = frozenset(store.signer_resource(gateway.chain_id, signer.address) for signer in signers)
+        return keyless.reject(context, self._own)
 
 
 def serve_lane(context: ShiftContext, lane: Lane) -> int:

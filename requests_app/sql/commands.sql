@@ -37,6 +37,28 @@ WITH c AS (
   UPDATE review_decision r SET state = 'done' FROM c WHERE r.command_id = c.command_id)
 SELECT command_id FROM c;
 
+-- name: unheld_signer
+-- A signer with an open command that nobody has held for long (index command_open).
+SELECT c.resource FROM command c
+ WHERE c.state <> 'consumed' AND starts_with(c.resource, 'signer:') AND NOT (c.resource = ANY(%(own)s::text[]))
+   AND c.created_at < clock_timestamp() - make_interval(secs => %(patience)s::float8)
+   AND NOT EXISTS (SELECT 1 FROM exec_lease l WHERE l.resource = c.resource
+                      AND l.lease_until > clock_timestamp() - make_interval(secs => %(patience)s::float8))
+ ORDER BY c.created_at LIMIT 1;
+
+-- name: reject_all
+-- Every open command of a resource whose lease is ours, and the reviewers' decisions with them.
+WITH f AS MATERIALIZED (
+  SELECT epoch FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
+c AS (
+  UPDATE command SET state = 'consumed', consumed_at = clock_timestamp(), consumer = %(instance)s, consumed_epoch = %(epoch)s,
+         outcome = %(outcome)s, result = %(result)s::jsonb
+    FROM f WHERE resource = %(resource)s AND state <> 'consumed' RETURNING command_id),
+d AS (
+  UPDATE review_decision r SET state = 'done' FROM c WHERE r.command_id = c.command_id)
+SELECT command_id FROM c ORDER BY command_id;
+
 -- name: slot_of
 -- The nonce of a subject: the one that is not dead, else the last one; with its newest call and the highest fees offered.
 SELECT n.signer_id, n.nonce, n.state, g.chain_id, g.address, g.status AS signer_status,

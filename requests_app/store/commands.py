@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -177,6 +177,18 @@ def consume(conn: Connection[Any], fence: Fence, command_id: str, outcome: Outco
         "result": json.dumps(dict(result), default=str),
     }  # fmt: skip
     return fetch_one(conn, "commands", "consume", parameters) is not None
+
+
+def unheld_signer(conn: Connection[Any], own: Collection[str], patience: float) -> str | None:
+    """The lease of a signer with an open command, none of `own`, that nobody has held for `patience` seconds; None: there is none."""
+    row = fetch_one(conn, "commands", "unheld_signer", {"own": sorted(own), "patience": float(patience)})
+    return row.resource if row else None
+
+
+def reject_all(conn: Connection[Any], fence: Fence, result: Mapping[str, Any]) -> list[str]:
+    """End every open command of the fence's resource as rejected: which. None without the lease."""
+    parameters = {**fence._asdict(), "outcome": Outcome.REJECTED.value, "result": json.dumps(dict(result))}
+    return [row.command_id for row in fetch_all(conn, "commands", "reject_all", parameters)]
 
 
 def slot_of(conn: Connection[Any], subject: Subject) -> SlotView | None:

@@ -10,6 +10,7 @@ import pytest
 from django.contrib.auth import get_user_model
 
 from requests_app import decisions
+from requests_app.config import config
 from requests_app.decisions import Decided, Held
 from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReasonCode, ReviewAction
@@ -23,9 +24,10 @@ from requests_app.store.session import connect
 from requests_app.store.signing import Fence
 from requests_app.transitions import generic
 from tests.core.rows import read_request
+from tests.send.conftest import KEYS
 from tests.send.node import Fault, parse
 from tests.send.scenes import add_request, hold
-from workers import commands, replace
+from workers import commands, keyless, replace
 from workers.chain.fees import Fees
 from workers.commands import CommandTurn
 from workers.settle import SettleTurn
@@ -531,6 +533,52 @@ def test_the_turn_holds_its_lease_and_gives_it_up(conn: Any, start: Any) -> None
     second.run(two)
     assert second._lease is not None
     second.close()
+
+
+def test_commands_of_a_signer_without_a_key_end_as_rejected(
+    parked: Sent, reviewers: list[int], start: Any, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key was taken out of the settings: nobody would ever hold the signer again, and the case would wait with its command for ever."""
+    conn, turn, context = parked.conn, CommandTurn(), start()
+    signer = conn.execute("SELECT id FROM signer").fetchone()[0]
+    assert decide(conn, parked.case, ReviewAction.RESUME, reviewers[0]).outcome is Decided.COMMANDED
+    resource = conn.execute("SELECT resource FROM command").fetchone()[0]
+    pause = NewCommand("pause", CommandKind.PAUSE_SIGNER, Target.SIGNER, signer, resource, "ann")
+    store.enqueue(conn, pause)
+
+    def run() -> int:
+        turn._due_at = turn._keyless_at = 0.0
+        return turn.run(context)
+
+    monkeypatch.setattr(keyless, "PATIENCE_SECONDS", 0.0)
+    parked.turn.close()
+    assert run() == 0  # whoever has the key will come again
+    settings.GATEWAY_SIGNER_KEYS = KEYS[1:]
+    config.cache_clear()
+    turn._own = None
+    monkeypatch.setattr(keyless, "PATIENCE_SECONDS", 60.0)
+    assert run() == 0  # another process may have it still
+    monkeypatch.setattr(keyless, "PATIENCE_SECONDS", 0.0)
+    conn.execute(
+        "UPDATE exec_lease SET instance = 'other', lease_until = now() + interval '1 hour' WHERE resource = %s",
+        (resource,),
+    )
+    assert run() == 0  # another process has it
+    conn.execute("UPDATE exec_lease SET lease_until = now() WHERE resource = %s", (resource,))
+    assert run() == 2
+    address = resource.rpartition(":")[2]
+    reason = f"no worker has the key of {address}: give it back to the settings, or decide otherwise"
+    assert parked.outcome() == ("rejected", reason)
+    assert ended(conn, "pause")[:2] == ("consumed", "rejected")
+    assert (parked.status, conn.execute("SELECT status FROM signer").fetchone()) == ("needs_review", ("active",))
+    assert conn.execute("SELECT state FROM review_decision").fetchone() == ("done",)
+    assert conn.execute("SELECT lease_until < now() FROM exec_lease WHERE resource = %s", (resource,)).fetchone() == (
+        True,
+    )
+    again = parked.case[0], parked.case[1] + 1
+    made = decide(conn, again, ReviewAction.ATTACH, reviewers[0], parameters={"tx_hash": "0x" + "ab" * 32})
+    assert made.outcome is not Decided.ALREADY_DECIDED
+    turn.close()
 
 
 def test_a_slot_says_whether_it_is_open(parked: Sent) -> None:
