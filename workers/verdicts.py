@@ -159,6 +159,9 @@ def judge_missing(
     with transaction(context.conn):
         parked = sending.park(context.conn, lane.fence, ReasonCode.FOREIGN_NONCE, evidence, text)
         store.bury_slots(context.conn, lane.fence, lane.id, sorted(set(dead)))
+        if parked:
+            # With the cases: they are no news to the next look, and a person may have resumed the signer by then.
+            signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.FOREIGN_NONCE)
         crash_point("before_bury_slots_commit")
     crash_point("after_bury_slots_commit")
     if parked:
@@ -166,7 +169,6 @@ def judge_missing(
             "nonces consumed by unknown transactions",
             extra={"action": "foreign_nonce", "signer": lane.name, "requests": len(parked)},
         )
-        signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.FOREIGN_NONCE)
 
 
 def _evidence(lane: Lane, item: OpenAttempt, depth: Depth, proven: bool) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from tests.send.node import Fault, Server, Tx, parse
 from tests.txm.test_ladder import Bench, _with_endpoints, bench, proofs
+from workers import signers
 from workers.chain.endpoints import Endpoints
 from workers.replace import LIMIT
 
@@ -100,6 +102,31 @@ def _refused_but_mined(bench: Bench, other: Server) -> None:
     assert bench.rows(SLOTS) == [(0, "final")]
     assert bench.rows("SELECT reason_code FROM review_case") == [("refused_after_signing",)]
     assert bench.rows("SELECT status FROM signer") == [("active",)]
+
+
+def test_a_strangers_use_of_a_nonce_blocks_the_signer_whatever_breaks_off(bench: Bench, monkeypatch: Any) -> None:
+    """Cases without the block are no news to the next look: the signer would go on for ever."""
+    proofs(bench.conn, 1)
+    bench.run()
+    sender = parse(bench.node.raws[-1]).sender
+    bench.node.known.clear()
+    bench.node.use_elsewhere(sender)
+    bench.node.finalize()
+    whole = signers.hold_back
+    broken = [RuntimeError("cut")]
+
+    def cut(*parameters: Any) -> None:
+        if broken:
+            raise broken.pop()
+        whole(*parameters)
+
+    monkeypatch.setattr(signers, "hold_back", cut)
+    for _ in range(5):
+        with suppress(RuntimeError):
+            bench.wait(61)
+    assert not broken
+    assert bench.rows("SELECT reason_code FROM review_case WHERE status = 'open'") == [("foreign_nonce",)]
+    assert bench.rows("SELECT status, status_reason FROM signer") == [("blocked", "foreign_nonce")]
 
 
 def test_more_refused_nonces_than_are_filled_at_once(bench: Bench) -> None:
