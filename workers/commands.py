@@ -18,7 +18,7 @@ from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReviewAction
-from requests_app.models.signing import AttemptKind
+from requests_app.models.signing import AttemptKind, SlotState
 from requests_app.states import Actor, Kind, Verb
 from requests_app.store import commands as store
 from requests_app.store.attempts import Replacement
@@ -187,6 +187,13 @@ def _send(context: ShiftContext, lane: Lane, command: OpenCommand) -> Verdict:
     """Sign, store and broadcast a further attempt under the command's id; the second time only broadcast it."""
     known = store.attempt_of_command(context.conn, command.command_id)
     if known is not None:
+        slot = store.slot_of(context.conn, command.subject)
+        if (
+            slot is not None
+            and slot.state is SlotState.DEAD
+            and command.payload["action"] == ReviewAction.REPLACE.value
+        ):
+            return rejected("its nonce is dead")
         crash_point("before_reopen_attempts_commit")
         store.reopen_attempts(context.conn, lane.id, known.nonce)
         crash_point("after_reopen_attempts_commit")

@@ -330,6 +330,24 @@ def test_replace_keeps_the_nonce_and_the_reviewers_ceiling(parked: Sent, reviewe
     ]
 
 
+def test_a_replacement_that_broke_off_resumes_nothing_when_its_nonce_died_meanwhile(
+    parked: Sent, reviewers: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Signed and sent, then the process ended: before the next one came, a no-op of the ladder took the nonce for ever."""
+    conn = parked.conn
+    decide(conn, parked.case, ReviewAction.REPLACE, reviewers[0], parameters={"ceiling_wei": 10**12})
+    with monkeypatch.context() as patch:
+        patch.setattr(commands.effects, "move", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            parked.run()
+    assert conn.execute("SELECT count(*) FROM tx_attempt WHERE command_id IS NOT NULL").fetchone() == (1,)
+    conn.execute("UPDATE nonce_slot SET state = 'dead'")
+    conn.execute("UPDATE tx_attempt SET state = 'replaced'")
+    conn.execute("UPDATE command SET claim_until = now()")
+    parked.run()
+    assert (parked.status, parked.outcome()) == ("needs_review", ("rejected", "its nonce is dead"))
+
+
 def test_cancel_nonce_ends_the_row_only_when_the_nothing_is_final(parked: Sent, reviewers: list[int]) -> None:
     parked.node.known.clear()
     decide(parked.conn, parked.case, ReviewAction.CANCEL_NONCE, reviewers[0])
