@@ -29,7 +29,8 @@ from requests_app.transitions import commands as effects
 from requests_app.transitions import payment_commands
 from requests_app.transitions.outcomes import Verdict, rejected
 from workers import attaching, keyless, payment_evidence, replace, taking
-from workers.chain.fees import Fees, bumped
+from workers.chain.fees import FeeCeilingExceeded, Fees, bumped
+from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.chain.signer import LocalSigner
 from workers.leases import HeldLease
 from workers.signers import Lane
@@ -230,11 +231,14 @@ def _open_slot(conn: psycopg.Connection[Any], command: OpenCommand) -> tuple[Slo
 
 
 def _signed(context: ShiftContext, lane: Lane, command: OpenCommand, slot: SlotView) -> Replacement | Verdict:
-    market = replace.market(context)
-    if market is None:
-        raise Unavailable("no usable fees")
-    fees = bumped(Fees(slot.max_fee, slot.max_priority), market)
     ceiling = int(command.payload.get("ceiling_wei") or context.clients.gateway.config.fee_ceiling)
+    try:
+        market = replace.asked_fees(context, ceiling)
+    except FeeCeilingExceeded as error:
+        return rejected(str(error))  # not waited for: the case would wait as well
+    except (RpcError, RpcUnavailable) as error:
+        raise Unavailable(f"no usable fees: {error}") from error
+    fees = bumped(Fees(slot.max_fee, slot.max_priority), market)
     if fees.max_fee_per_gas > ceiling:
         return rejected(f"it takes {fees.max_fee_per_gas} wei a gas, the ceiling is {ceiling}")
     if command.payload["action"] == ReviewAction.CANCEL_NONCE.value:

@@ -122,12 +122,17 @@ def call_of(raw: bytes) -> tuple[bytes, bytes, int]:
 
 def market(context: ShiftContext) -> Fees | None:
     """What the chain asks now; None while it does not say, or asks more than the ceiling."""
-    crash_point("before_market_rpc")
     try:
-        fees = context.clients.gateway.fees()
+        return asked_fees(context)
     except (RpcError, RpcUnavailable, FeeCeilingExceeded) as error:
         log.warning("no usable fees for a replacement: %s", error, extra={"action": "no_fees"})
         return None
+
+
+def asked_fees(context: ShiftContext, ceiling: int | None = None) -> Fees:
+    """What the chain asks now, under the settings' ceiling or this one (wei a gas). Raises FeeCeilingExceeded, RpcError, RpcUnavailable."""
+    crash_point("before_market_rpc")
+    fees = context.clients.gateway.fees(ceiling)
     crash_point("after_market_rpc")
     return fees
 

@@ -330,6 +330,24 @@ def test_replace_keeps_the_nonce_and_the_reviewers_ceiling(parked: Sent, reviewe
     ]
 
 
+def test_a_reviewers_ceiling_may_be_above_the_relayers(parked: Sent, reviewers: list[int]) -> None:
+    """What the case of a reached ceiling is there for: the chain asks more than the settings allow."""
+    parked.node.known.clear()
+    ceiling = parked.context.clients.gateway.config.fee_ceiling
+    parked.node.base_fee = 2 * ceiling
+    parked.context.clients.gateway._fees._until = 0.0
+    decide(parked.conn, parked.case, ReviewAction.CANCEL_NONCE, reviewers[0])
+    parked.run()
+    asked = 2 * ceiling + 10**9
+    assert parked.outcome() == ("rejected", f"the chain asks {asked} wei per gas, the ceiling is {ceiling}")
+    again = parked.case[0], parked.case[1] + 1
+    decide(parked.conn, again, ReviewAction.REPLACE, reviewers[0], parameters={"ceiling_wei": str(3 * ceiling)})
+    parked.run()
+    assert (parked.status, parked.outcome()[0]) == ("tx_in_flight", "applied")
+    (offer,) = parked.conn.execute("SELECT max_fee_per_gas FROM tx_attempt WHERE kind = 'replace'").fetchall()
+    assert asked < offer[0] <= 3 * ceiling
+
+
 def test_a_replacement_that_broke_off_resumes_nothing_when_its_nonce_died_meanwhile(
     parked: Sent, reviewers: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from workers.chain.calldata import (
 from workers.chain.client import LATEST, ChainClient
 from workers.chain.endpoints import Endpoints
 from workers.chain.events import PAYMENT_TOPICS, TOPICS, DecodedLogs, decode_logs
-from workers.chain.fees import FeeCache, Fees, padded_gas
+from workers.chain.fees import FeeCache, Fees, padded_gas, quote
 from workers.chain.hexdata import hex_data, hex_quantity, quantity
 from workers.chain.keccak import topic
 from workers.chain.payment_events import CANCELED, USED
@@ -47,9 +47,12 @@ class GatewayClient(ChainClient):
         """The addresses whose events matter: the two gateway contracts, and the tokens in which payments settle."""
         return self.config.decryption, self.config.input_verification, *self.config.tokens
 
-    def fees(self) -> Fees:
-        """Current fees, a few seconds old at most. Raises FeeCeilingExceeded, RpcError, RpcUnavailable."""
-        return self._fees.quote()
+    def fees(self, ceiling: int | None = None) -> Fees:
+        """Current fees, a few seconds old at most; with a ceiling (wei a gas) of one's own instead of the settings', asked anew.
+
+        Raises FeeCeilingExceeded, RpcError, RpcUnavailable.
+        """
+        return self._fees.quote() if ceiling is None else quote(self.endpoints, ceiling)
 
     def is_ready(self, calls: Sequence[bytes], limit: int = BATCH_LIMIT) -> list[Answer[bool]]:
         """Readiness views from `calldata.encode_readiness`, one answer each, `limit` of them a HTTP request."""
