@@ -70,27 +70,39 @@ class SettleTurn:
         crash_point("before_examine_rpc")
         context.clients.endpoints.examine()
         crash_point("after_examine_rpc")
-        handled = 0
         lanes = self._pool.lanes(context)
         if lanes and monotonic() >= self._orphans_at:
             self._orphans_at = monotonic() + ORPHAN_SECONDS
             crash_point("before_release_orphans_commit")
             queue.release_orphans(context.conn)
             crash_point("after_release_orphans_commit")
-        for lane in lanes:
-            if context.stopping():
-                break
-            try:
-                handled += self._work(context, lane)
-            except Exception:
-                lane.look_again()
-                raise
-        return handled
+        return self._work_all(context, lanes)
 
     def close(self) -> None:
         """Release the signers."""
         if self._pool is not None:
             self._pool.release()
+
+    def _work_all(self, context: ShiftContext, lanes: Sequence[Lane]) -> int:
+        """Each signer in turn. What breaks at one is raised when the others had theirs: it may break every time."""
+        handled = 0
+        failure: Exception | None = None
+        for lane in lanes:
+            if context.stopping():
+                break
+            try:
+                handled += self._work(context, lane)
+            except (psycopg.OperationalError, psycopg.InterfaceError):
+                lane.look_again()
+                raise
+            except Exception as error:
+                lane.look_again()
+                if failure is not None:
+                    log.exception("signer's turn failed", extra={"action": "lane_failed", "signer": lane.name})
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return handled
 
     def _work(self, context: ShiftContext, lane: Lane) -> int:
         if not signers.sync(context, lane) or lane.held.lost:

@@ -5,11 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
+from requests_app.config import config
+from tests.send.conftest import KEYS
 from tests.send.node import Fault, Server, Tx, parse
 from tests.txm.test_ladder import Bench, _with_endpoints, bench, proofs
-from workers import signers
+from workers import commands, signers
 from workers.chain.endpoints import Endpoints
 from workers.replace import LIMIT
+from workers.settle import SettleTurn
 
 __all__ = ["bench"]
 SLOTS = "SELECT nonce, state FROM nonce_slot ORDER BY nonce"
@@ -127,6 +132,34 @@ def test_a_strangers_use_of_a_nonce_blocks_the_signer_whatever_breaks_off(bench:
     assert not broken
     assert bench.rows("SELECT reason_code FROM review_case WHERE status = 'open'") == [("foreign_nonce",)]
     assert bench.rows("SELECT status, status_reason FROM signer") == [("blocked", "foreign_nonce")]
+
+
+def test_a_signer_whose_work_breaks_off_holds_the_others_up_for_nothing(
+    conn: Any, node: Any, start: Any, settings: Any, monkeypatch: Any
+) -> None:
+    """Whatever it is that breaks at one signer, every time: the nonces of the process's other signers are looked after."""
+    settings.GATEWAY_SIGNER_KEYS = KEYS
+    config.cache_clear()
+    context, turn = start(), SettleTurn()
+    for _ in range(3):
+        turn.run(context)
+        turn._pool._next_try = 0.0  # type: ignore[union-attr]
+    first, second = turn._pool.lanes(context)  # type: ignore[union-attr]
+    (subject,) = proofs(conn, 1)
+    whole = commands.serve_lane
+
+    def broken(context: Any, lane: Any) -> int:
+        if lane is first:
+            raise ArithmeticError("always")
+        return whole(context, lane)
+
+    monkeypatch.setattr(commands, "serve_lane", broken)
+    with pytest.raises(ArithmeticError, match="always"):
+        turn.run(context)
+    assert conn.execute("SELECT signer_id FROM nonce_slot WHERE subject_id = %s", (subject.id,)).fetchone() == (
+        second.id,
+    )
+    turn.close()
 
 
 def test_more_refused_nonces_than_are_filled_at_once(bench: Bench) -> None:
