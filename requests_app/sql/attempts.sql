@@ -204,13 +204,16 @@ SELECT l.nonce
 -- name: slots_to_finalize
 -- Mined slots below the finalized account nonce, with where their winner was seen. They become final in any order: one whose receipt or
 -- block was not told in time follows those above it. `stragglers`: so far below the highest final one, that all of history is not read.
-SELECT n.nonce, t.seq, t.block_number, t.block_hash
-  FROM nonce_slot n JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash
- WHERE n.signer_id = %(signer)s AND n.nonce < %(finalized)s
-   AND n.nonce > coalesce((SELECT f.nonce FROM nonce_slot f WHERE f.signer_id = %(signer)s AND f.state = 'final'
-                            ORDER BY f.nonce DESC LIMIT 1), -1) - %(stragglers)s::bigint
-   AND CASE WHEN n.state = 'mined' THEN true ELSE false END
- ORDER BY n.nonce LIMIT %(limit)s::bigint;
+WITH m AS MATERIALIZED (
+  SELECT n.signer_id, n.nonce, n.winner_hash FROM nonce_slot n
+   WHERE n.signer_id = %(signer)s AND n.nonce < %(finalized)s
+     AND n.nonce > coalesce((SELECT f.nonce FROM nonce_slot f WHERE f.signer_id = %(signer)s AND f.state = 'final'
+                              ORDER BY f.nonce DESC LIMIT 1), -1) - %(stragglers)s::bigint
+     AND CASE WHEN n.state = 'mined' THEN true ELSE false END
+   ORDER BY n.nonce LIMIT %(limit)s::bigint)
+SELECT m.nonce, t.seq, t.block_number, t.block_hash
+  FROM m JOIN tx_attempt t ON t.signer_id = m.signer_id AND t.nonce = m.nonce AND t.tx_hash = m.winner_hash
+ ORDER BY m.nonce;
 
 -- name: reopen_slots
 -- The block that a winner was seen in is not the chain's: look again, from the start, for every attempt: another may be mined instead.
