@@ -32,10 +32,12 @@ UPDATE envelope_band SET state = %(after)s, at = clock_timestamp()
  WHERE source_id = %(source)s AND band_no = %(band)s AND state = %(before)s;
 
 -- name: partition_state
--- By the catalogue, so that a retirement goes on wherever a crash left it.
+-- By the catalogue, so that a retirement goes on wherever a crash left it. `pending`: the one leaf of the parent whose detach is half done.
 SELECT CASE WHEN to_regclass(quote_ident(%(child)s)) IS NULL THEN 'absent'
             WHEN i.inhrelid IS NULL THEN 'detached'
-            WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END AS state
+            WHEN i.inhdetachpending THEN 'pending' ELSE 'attached' END AS state,
+       (SELECT c.relname::text FROM pg_inherits p JOIN pg_class c ON c.oid = p.inhrelid
+         WHERE p.inhparent = to_regclass(quote_ident(%(parent)s)) AND p.inhdetachpending) AS pending
   FROM (SELECT 1) one
   LEFT JOIN pg_inherits i ON i.inhrelid = to_regclass(quote_ident(%(child)s)) AND i.inhparent = to_regclass(quote_ident(%(parent)s));
 

@@ -91,14 +91,17 @@ def remove_partition(conn: Connection[Any], base: str, source_id: int, band_no: 
     Raises psycopg.errors.LockNotAvailable when readers or writers hold it too long; the next call goes on from there.
     """
     parent, child = parent_name(base, source_id), leaf_name(base, source_id, band_no)
-    quoted_parent, quoted_child = Identifier(parent).as_string(), Identifier(child).as_string()
-    for steps in range(4):
-        state = fetch_only(conn, "bands", "partition_state", {"parent": parent, "child": child}).state
-        if state == "absent":
+    for steps in range(5):
+        found = fetch_only(conn, "bands", "partition_state", {"parent": parent, "child": child})
+        if found.state == "absent":
             return steps
+        state, leaf = found.state, child
+        if state == "attached" and found.pending is not None:
+            # A table detaches one leaf at a time. Somebody frozen, or who has died since, left another one half done.
+            state, leaf = "pending", found.pending
         action = {"attached": "detach", "pending": "finalize", "detached": "drop"}[state]
         crash_point(f"before_band_{action}")
-        run(conn, "bands", action, parent=quoted_parent, child=quoted_child)
+        run(conn, "bands", action, parent=Identifier(parent).as_string(), child=Identifier(leaf).as_string())
         crash_point(f"after_band_{action}")
     raise RelayerError(f"partition {child} does not go away")
 

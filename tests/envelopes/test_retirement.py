@@ -178,6 +178,19 @@ def test_an_interrupted_detach_is_finalised(old: Connection) -> None:
     assert states(old) == ["dropped"] * 3
 
 
+def test_a_detach_that_another_band_left_half_done_is_finalised_first(old: Connection) -> None:
+    """One who was frozen between two bands wakes when another has begun below: PostgreSQL detaches one leaf of a table at a time."""
+    first, second = live_bands(old)[:2]
+    for band in (first, second):
+        assert retirement.mark(old, band, retirement.BandState.OPEN, retirement.BandState.RETIRING)
+    with connect("worker") as reader, connect("maintenance") as own, reader.transaction():
+        reader.execute("SELECT count(*) FROM envelope_blob").fetchone()
+        with pytest.raises((psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled)):
+            retirement.remove_partition(own, "envelope_blob", CHAIN, second.band_no)
+    run(old)
+    assert states(old) == ["dropped"] * 3
+
+
 def test_retirement_stalls_nobody(old: Connection) -> None:
     """S-11, T10: with a reader in flight, inserts and reads stall at most 250 ms, and the run gives way."""
     put(old, [item(50 * WIDTH)])

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tests.crash.scene import Scene
+from workers import verdicts
 from workers.devnet.control import Behaviour, write
 from workers.duties import reorgs
-from workers.shift import Turn
+from workers.shift import ShiftContext, Turn
 from workers.sweep import DutyTurn
+from workers.verdicts import FINALIZE_LIMIT
 
 SILENT = {kind: Behaviour(answer=False) for kind in ("user", "public", "input")}
 
@@ -22,6 +24,12 @@ class Forked(Scene):
     def prepare(self) -> None:
         super().prepare()
         write(self.ground.devnet.layout.control, **SILENT)
+
+    def act(self, context: ShiftContext) -> None:
+        # No slot is final while it lasts: the node calls blocks so after half a second, and takes them back all the same, as no chain does.
+        lasting = self.ground.devnet.layout.control.exists()
+        setattr(verdicts, "FINALIZE_LIMIT", 0 if lasting else FINALIZE_LIMIT)  # noqa: B010 - Final to everybody else
+        super().act(context)
 
     def weather(self) -> None:
         # At the chain's own pace: a reorganisation may reach 64 blocks back.
