@@ -104,8 +104,9 @@ class _Play:
         while True:
             point = self._main.event(TICK_SECONDS)
             if point is not None:
-                self._met(point)
-                stopping, late = False, monotonic() + self._scene.seconds
+                # One whose sessions were cut goes on, and may have been told to stop when it came there.
+                stopping = self._met(point) and stopping
+                late = monotonic() + self._scene.seconds
                 continue
             if self._main.code is not None:
                 assert (stopping, self._main.code) == (True, 0), f"a process ended by itself: {self._main.code}"
@@ -136,8 +137,8 @@ class _Play:
         self._standby = Child(self._scene) if watched else None
         return child
 
-    def _met(self, point: str) -> None:
-        """A process has come to its point: what becomes of it, and who goes on."""
+    def _met(self, point: str) -> bool:
+        """A process has come to its point: what becomes of it, and who goes on. Whether it is the same one."""
         relay = self._relay
         way = relay.pending.pop(point)
         if os.environ.get("CRASH_TRACE"):
@@ -145,7 +146,7 @@ class _Play:
         relay.deaths.append(Death(point, relay.scene.__name__, relay.kind.slug, way, relay.recovery))
         if way == "cut":
             self._ground.expire_claims()
-            return
+            return True
         self._wake_rivals()  # others have gone on without them; now they try to
         if way == "exit":
             while self._main.code is None:
@@ -157,6 +158,7 @@ class _Play:
             self._ground.expire_leases()
         self._ground.expire_claims()
         self._main = self._next()
+        return False
 
     def _wake_rivals(self) -> None:
         for rival in self._rivals:
