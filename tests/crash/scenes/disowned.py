@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 from uuid import uuid4
 
@@ -11,9 +12,21 @@ from tests.crash.people import persons
 from tests.crash.scene import Deeds, Scene
 from tests.faults.rules import Fault, Rule
 from workers.commands import CommandTurn
+from workers.listener import ListenerTurn
 from workers.shift import ShiftContext, Turn
 
 NOBODYS = b"\x5a" * 20
+
+
+class Later(ListenerTurn):
+    """A listener that begins when the file is there: before that, nobody but the signer's owner tells what was mined."""
+
+    def __init__(self, begin: Path) -> None:
+        super().__init__()
+        self._begin = begin
+
+    def run(self, context: ShiftContext) -> int:
+        return super().run(context) if self._begin.exists() else 0
 
 
 class RefusedButMined(Scene):
@@ -30,14 +43,20 @@ class RefusedButMined(Scene):
         super().prepare()
         said = {"message": "intrinsic gas too low", "executed": True}
         self.ground.gateway.add(Rule(Fault.ERROR, "eth_sendRawTransaction", times=1, options=said))
-        later = {"message": "replacement transaction underpriced"}
-        self.ground.gateway.add(Rule(Fault.ERROR, "eth_sendRawTransaction", skip=1, options=later))
-        self.ground.gateway.withhold_logs = True  # else the listener tells first
+        self.ground.gateway.add(Rule(Fault.DROP_REQUEST, "eth_sendRawTransaction", skip=1))  # nothing takes its place
+        self._heard.unlink(missing_ok=True)
+
+    @property
+    def _heard(self) -> Path:
+        return self.ground.home / "heard"
+
+    def turns(self) -> list[Turn]:
+        return [Later(self._heard) if isinstance(turn, ListenerTurn) else turn for turn in super().turns()]
 
     def weather(self) -> None:
         super().weather()
         if not self.left():
-            self.ground.gateway.withhold_logs = False
+            self._heard.touch()
 
     def over(self) -> bool:
         return super().over() and not self.left()
