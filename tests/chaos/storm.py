@@ -122,6 +122,7 @@ def storm(
     killer.note("no more kills; the faults stay")
 
 
+CLOSING_SECONDS = 90.0
 _SIGNERS = (
     "SELECT g.id, g.address, g.next_nonce, g.status, count(n.nonce) AS slots,"
     " array_agg(n.nonce ORDER BY n.nonce) FILTER (WHERE n.nonce IS NOT NULL) AS nonces,"
@@ -131,11 +132,23 @@ _SIGNERS = (
 
 
 def judge_signers(stack: Stack, spent: Sequence[Foreign], report: Report) -> None:
-    """Each signer's nonces as its slots have them against the chain's count; what was spent elsewhere is known."""
-    with stack.connect() as conn, conn.cursor(row_factory=namedtuple_row) as cursor:
-        signers = cursor.execute(_SIGNERS).fetchall()
-    for signer in signers:
-        _judge_signer(stack, signer, spent, report.problems, report.lines)
+    """Each signer's nonces as its slots have them against the chain's count; what was spent elsewhere is known.
+
+    The log may end a request before its receipt was asked for, which happens again and again, a minute apart at most.
+    """
+    until = time.monotonic() + CLOSING_SECONDS
+    while True:
+        problems: list[str] = []
+        lines: list[str] = []
+        with stack.connect() as conn, conn.cursor(row_factory=namedtuple_row) as cursor:
+            signers = cursor.execute(_SIGNERS).fetchall()
+        for signer in signers:
+            _judge_signer(stack, signer, spent, problems, lines)
+        if not problems or time.monotonic() >= until:
+            report.problems += problems
+            report.lines += lines
+            return
+        time.sleep(1)
 
 
 def _judge_signer(stack: Stack, signer: Any, spent: Sequence[Foreign], problems: list[str], lines: list[str]) -> None:

@@ -164,7 +164,7 @@ def arm(orders: Orders, tell: int) -> None:
             left.clear()  # a paused one that wakes up has met its end already
         _die(how)
 
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if name.startswith(("workers", "requests_app")) and hasattr(module, "crash_point"):
             module.crash_point = crash_point  # type: ignore[attr-defined]
     crash_points.crash_point = crash_point

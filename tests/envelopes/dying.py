@@ -93,6 +93,6 @@ def _armed(point: str, nth: int) -> None:
         if left == 0:
             os._exit(EXIT_CODE)
 
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if name.startswith(("workers.", "requests_app.")) and hasattr(module, "crash_point"):
             module.crash_point = crash_point  # type: ignore[attr-defined]

@@ -356,7 +356,7 @@ def _work(worker: Worker, context: Any) -> None:
 def stepped(world: World) -> Iterator[None]:
     """Points and clocks of the product lead to this world."""
     changed: list[tuple[Any, str, Any]] = []
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         if name.startswith(("workers", "requests_app")):
             for attribute, value in (("crash_point", world.point), ("monotonic", world.clock)):
                 if hasattr(module, attribute):

@@ -99,7 +99,7 @@ def test_a_filter_without_index_looks_at_a_window_and_offers_to_go_on(desk: Clie
     assert "after=" in found.next_url
 
 
-@pytest.mark.parametrize("place", ["", "0", "abc", "1~2", "9" * 40, "~", "\0", "-5"])
+@pytest.mark.parametrize("place", ["", "0", "abc", "1~2", "9" * 40, "~", "-5"])
 def test_a_place_that_means_nothing_shows_a_page(place: str, desk: Client) -> None:
     for url in (
         "/admin/requests_app/reviewcase/",
