@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.db import close_old_connections
 
 from requests_app.crash_points import crash_point
 from requests_app.store import leases as table
@@ -51,6 +52,7 @@ def enqueue_shift(
     """Put a shift into the group's own queue. Raises django.db.OperationalError when the database is away."""
     from django_q.tasks import async_task
 
+    close_old_connections()  # q2's own may have met a restart of the server since the shift began, and does not mend itself
     options: dict[str, Any] = {"cluster": group, "task_name": f"{slot_resource(group, slot)}>{after}"}
     crash_point("before_shift_enqueue_commit")
     async_task("workers.tasks.run_shift", cluster, group, slot, after, wait, seconds, begin_at, q_options=options)
