@@ -88,6 +88,7 @@ def run(conn: Connection, first_source: int, seconds: float, *, new_bands: bool,
 def exact(conn: Connection, first_source: int) -> tuple[int, int, int]:
     """(distinct envelopes, envelopes counted as usage, envelopes counted as congestion) of a phase."""
     last = first_source + ORIGINATORS - 1
+    conn.execute("SET statement_timeout = 0")  # a minute of eight writers is millions of rows
     row = conn.execute(
         "SELECT (SELECT count(*) FROM (SELECT DISTINCT source_id, position FROM envelope_meta WHERE source_id BETWEEN %(a)s AND %(b)s) d),"
         " (SELECT coalesce(sum(messages), 0)::bigint FROM usage_unsettled WHERE source_id BETWEEN %(a)s AND %(b)s),"
