@@ -73,7 +73,7 @@ def client_cpu(work: Callable[[], object]) -> float:
 def source(conn: Connection, source_id: int, band_blocks: int = 131_072) -> Any:
     """A chain originator whose lease this run holds; the fence of its listener."""
     from requests_app.store import envelopes
-    from requests_app.store.envelopes import Fence
+    from requests_app.store.signing import Fence
 
     conn.execute(
         "INSERT INTO exec_lease (resource, instance, epoch, lease_until) VALUES (%s, 'bench', 1, 'infinity') ON CONFLICT DO NOTHING",

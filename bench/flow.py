@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,6 +26,7 @@ import psutil
 from bench.envelope_scene import percentile
 from bench.http import cpu_seconds
 from bench.table import Table, leave, publish
+from tests.processes.children import command_line
 from tests.stack.harness import Stack
 from tests.stack.statements import logged_statements
 from workers.devnet.traffic import Form, Submission, Traffic
@@ -69,10 +69,9 @@ def relayer(stack: Stack) -> list[psutil.Process]:
     server = int((stack.var / "pg" / "postmaster.pid").read_text().split()[0])
     found = [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
     for process in stack.family():
-        with suppress(psutil.Error):
-            line = " ".join(process.cmdline())
-            if not any(word in line for word in OUTSIDERS):
-                found.append(process)
+        line = command_line(process)
+        if line and not any(word in line for word in OUTSIDERS):
+            found.append(process)
     return found
 
 

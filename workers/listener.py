@@ -22,7 +22,8 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.store import bands, conflicts, envelopes, reorgs
 from requests_app.store.chain_identity import claim_identity
 from requests_app.store.conflicts import Conflict
-from requests_app.store.envelopes import Fence, Gap, Sight
+from requests_app.store.envelopes import Gap, Sight
+from requests_app.store.signing import Fence
 from requests_app.transitions.reorgs import undo
 from workers.apply import Applier
 from workers.blocks import Blocks, NotYetThere, Unreadable, Window, WindowRefused

@@ -11,7 +11,7 @@ from requests_app.crash_points import crash_point
 from requests_app.source_control import TAKE_CHAIN
 from requests_app.store import commands as store
 from requests_app.store.commands import OpenCommand, Outcome
-from requests_app.store.session import fetch_one, retry_serialization, transaction
+from requests_app.store.session import retry_serialization, transaction
 from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import reorgs
 from requests_app.transitions.outcomes import Verdict, rejected
@@ -30,7 +30,7 @@ def take_chain(context: ShiftContext, fence: Fence, command: OpenCommand) -> int
     def work() -> tuple[Verdict, bool]:
         with transaction(context.conn):
             hold_fence(context.conn, fence)
-            fetch_one(context.conn, "commands", "without_limit")
+            store.without_limit(context.conn)
             verdict = _judged(context.conn, fence, command)
             ended = store.consume(context.conn, fence, command.command_id, *verdict)
             crash_point("before_take_chain_commit")
@@ -50,7 +50,7 @@ def _judged(conn: Connection[Any], fence: Fence, command: OpenCommand) -> Verdic
     block = command.payload.get("block")
     if command.payload.get("action") != TAKE_CHAIN or not isinstance(block, int):
         return rejected("unknown action")
-    source = fetch_one(conn, "commands", "find_source", {"id": command.target_id})
+    source = store.find_source(conn, command.target_id)
     if source is None or source.chain_id <= 0:
         return rejected("it is not read from a chain")
     try:

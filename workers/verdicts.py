@@ -134,12 +134,10 @@ def judge_missing(
     nonces = {item.nonce for item in suspects}
     missing.recall(context, lane, nonces)
     hashes: dict[int, list[bytes]] = {}
-    for nonce, tx_hash in [
-        *((one.nonce, one.tx_hash) for one in suspects),
-        *((one.nonce, one.tx_hash) for one in aside),
-    ]:
-        if nonce < depth.finalized_nonce:
-            hashes.setdefault(nonce, []).append(tx_hash)
+    signed: list[OpenAttempt | store.Signed] = [*suspects, *aside]
+    for one in signed:
+        if one.nonce < depth.finalized_nonce:
+            hashes.setdefault(one.nonce, []).append(one.tx_hash)
     _ask_everybody(context, lane, hashes)
     evidence: dict[Subject, dict[str, Any]] = {}
     dead: list[int] = []

@@ -16,7 +16,7 @@ from requests_app.models.commands import CommandKind
 from requests_app.models.signing import AttemptKind, AttemptState, SlotState
 from requests_app.states import IntentState, Kind, Status
 from requests_app.store.queue import Subject
-from requests_app.store.session import fetch_all, fetch_one, run
+from requests_app.store.session import Row, fetch_all, fetch_one, run
 from requests_app.store.signing import Fence
 
 SINGLETON: Final = "singleton:commands"  # the resource of commands that need no signer
@@ -177,6 +177,16 @@ def consume(conn: Connection[Any], fence: Fence, command_id: str, outcome: Outco
         "result": json.dumps(dict(result), default=str),
     }  # fmt: skip
     return fetch_one(conn, "commands", "consume", parameters) is not None
+
+
+def find_source(conn: Connection[Any], source_id: int) -> Row | None:
+    """A source, locked, as an order about it needs it: source_id, halted, chain_id; None for an unknown one."""
+    return fetch_one(conn, "commands", "find_source", {"id": source_id})
+
+
+def without_limit(conn: Connection[Any]) -> None:
+    """No time limit for the statements of this transaction."""
+    fetch_one(conn, "commands", "without_limit")
 
 
 def unheld_signer(conn: Connection[Any], own: Collection[str], patience: float) -> str | None:

@@ -19,7 +19,7 @@ from requests_app.store.queue import Subject
 from requests_app.store.session import fetch_all, fetch_only, run, transaction
 
 if TYPE_CHECKING:
-    from requests_app.store.envelopes import Fence
+    from requests_app.store.signing import Fence
 
 
 class Conflict(RelayerError):

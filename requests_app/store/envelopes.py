@@ -6,7 +6,6 @@ position = block << 20 | log index, unique and ordered within a source. Hashes a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import psycopg
@@ -18,6 +17,7 @@ from requests_app.errors import RelayerError, SourceHalted, StaleEpoch
 from requests_app.prices import Prices, prices
 from requests_app.store import bands, conflicts
 from requests_app.store.session import Row, fetch_one, run
+from requests_app.store.signing import Fence
 
 INDEX_BITS: Final = 20
 
@@ -42,15 +42,6 @@ class Recordable(conflicts.Placed, Protocol):
     def contract(self) -> bytes: ...
     @property
     def block_hash(self) -> bytes: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Fence:
-    """The lease under which a range is written: a resource, its holder and the epoch."""
-
-    resource: str
-    instance: str
-    epoch: int
 
 
 class Sight(NamedTuple):

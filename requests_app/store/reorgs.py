@@ -6,23 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from psycopg import Connection
 
 from requests_app.states import TRANSITIONS, Actor, Kind, Status, Verb, sources
 from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
-
-
-class Holding(Protocol):
-    """A lease: of the source's listener, or of whoever carries commands out."""
-
-    @property
-    def resource(self) -> str: ...
-    @property
-    def instance(self) -> str: ...
-    @property
-    def epoch(self) -> int: ...
+from requests_app.store.signing import Fence
 
 
 class Touched(NamedTuple):
@@ -70,7 +60,7 @@ def remember_window(conn: Connection[Any], source_id: int, blocks: int) -> int:
     return run(conn, "reorgs", "remember_window", {"source": source_id, "window": blocks})
 
 
-def lock_source(conn: Connection[Any], source_id: int, fence: Holding) -> Row | None:
+def lock_source(conn: Connection[Any], source_id: int, fence: Fence) -> Row | None:
     """Lock seal and consumer cursors: block, head_hash, halted, chain_id, reorg_depth, start_block, held (the lease is ours)."""
     parameters = {"source": source_id, "resource": fence.resource, "instance": fence.instance, "epoch": fence.epoch}
     row = fetch_one(conn, "reorgs", "lock_source", parameters)

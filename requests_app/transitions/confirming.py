@@ -20,10 +20,10 @@ from requests_app.states import IntentActor, IntentState
 from requests_app.store import intents as intent_store
 from requests_app.store import leases, ledger
 from requests_app.store import observations as store
-from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
 from requests_app.store.observations import Observation
 from requests_app.store.session import transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import intents, observing, unconfirming
 from requests_app.transitions.intents import Change, Moved
 

@@ -19,9 +19,10 @@ from requests_app.store import conflicts as store
 from requests_app.store import intents as intent_store
 from requests_app.store import leases, reorgs, sweep
 from requests_app.store.conflicts import Unreviewed
-from requests_app.store.envelopes import INDEX_BITS, Fence
+from requests_app.store.envelopes import INDEX_BITS
 from requests_app.store.queue import Subject
 from requests_app.store.session import transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import generic, payment_ends
 
 DETAIL: Final = "two different events were read at one position of the log, and one of them names it"

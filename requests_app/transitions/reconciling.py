@@ -17,10 +17,10 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.states import Kind
 from requests_app.store import leases
 from requests_app.store import recon as store
-from requests_app.store.envelopes import Fence
 from requests_app.store.queue import Subject
 from requests_app.store.recon import Finding
 from requests_app.store.session import transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import generic, observing
 
 _REASONS: Final[Mapping[FindingKind, ReasonCode]] = {

@@ -19,9 +19,9 @@ from requests_app.models.commands import Target
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import FINAL, REQUEST_KINDS, Kind, Status
 from requests_app.store import reorgs as store
-from requests_app.store.envelopes import Fence
-from requests_app.store.reorgs import EvidenceDue, Holding, Touched
+from requests_app.store.reorgs import EvidenceDue, Touched
 from requests_app.store.session import Row, run, transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import conflicts, generic, unconfirming
 
 CONFLICTS: Final = 1000  # shown to a person before the chain's version is taken
@@ -74,9 +74,7 @@ def undo(
     return undone
 
 
-def adopt(
-    conn: Connection[Any], source_id: int, block: int, fence: Holding, *, request_kinds: Collection[int]
-) -> Undone:
+def adopt(conn: Connection[Any], source_id: int, block: int, fence: Fence, *, request_kinds: Collection[int]) -> Undone:
     """Take back what is stored of a halted source from `block` on, so that its listener reads those blocks anew, and end the halt.
 
     For a person who found the chain to be right and the log wrong; in the caller's transaction. What the source's conflicts name

@@ -14,7 +14,8 @@ from requests_app.states import Kind
 from requests_app.store import publish
 from requests_app.store.appending import append
 from requests_app.store.conflicts import Conflict
-from requests_app.store.envelopes import Fence, record_range
+from requests_app.store.envelopes import record_range
+from requests_app.store.signing import Fence
 from tests.envelopes import scene
 from tests.envelopes.scene import CHAIN, PRICE, PUBLISHER, WIDTH, Connection, item
 from tests.listen import world

@@ -13,8 +13,9 @@ import pytest
 from requests_app.prices import Prices, prices
 from requests_app.states import Kind
 from requests_app.store import envelopes
-from requests_app.store.envelopes import Fence, record_range
+from requests_app.store.envelopes import record_range
 from requests_app.store.session import connect
+from requests_app.store.signing import Fence
 from requests_app.transitions.reorgs import Fork, undo
 from tests.envelopes import scene
 from tests.envelopes.scene import CHAIN, OTHER, PRICE, Connection, item, minute, put

@@ -13,9 +13,9 @@ from requests_app.errors import StaleEpoch
 from requests_app.states import Kind
 from requests_app.store import envelopes
 from requests_app.store.conflicts import Conflict
-from requests_app.store.envelopes import Fence
 from requests_app.store.queue import Subject
 from requests_app.store.session import transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import conflicts, reorgs
 from tests.listen import world
 from tests.listen.world import SOURCE, Ours, answered, applier, record, requested, sent, share, status

@@ -12,7 +12,8 @@ from requests_app.states import Kind
 from requests_app.store import consumers, envelopes
 from requests_app.store.chain_identity import claim_identity
 from requests_app.store.conflicts import Conflict
-from requests_app.store.envelopes import Fence, Gap
+from requests_app.store.envelopes import Gap
+from requests_app.store.signing import Fence
 from tests.listen import world
 from tests.listen.world import SOURCE, block_hash, record, share
 

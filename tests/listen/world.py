@@ -14,7 +14,7 @@ from eth_abi import encode
 
 from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store import envelopes
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from workers.apply import Applier
 from workers.chain.events import SIGNATURES, Envelope, decode_log
 from workers.chain.keccak import topic

@@ -18,6 +18,7 @@ from requests_app.ledger import hold_of
 from requests_app.states import IntentActor, IntentState
 from requests_app.store import envelopes, intents, ledger
 from requests_app.store.intents import Intent
+from requests_app.store.signing import Fence
 from requests_app.transitions.intents import Change, move
 from tests.listen import world
 from tests.listen.stub_chain import CHAIN_ID, StubChain, running
@@ -227,7 +228,7 @@ class Lease:
     resource, instance, epoch, lost = "singleton:duty", "test", 7, False
 
 
-DUTY = envelopes.Fence(Lease.resource, Lease.instance, Lease.epoch)
+DUTY = Fence(Lease.resource, Lease.instance, Lease.epoch)
 
 
 @contextmanager

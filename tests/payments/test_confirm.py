@@ -19,7 +19,7 @@ from requests_app.ledger import hold_of
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentActor, IntentState
 from requests_app.store import intents, ledger
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from requests_app.transitions.intents import Change, authorize, move
 from tests.listen.stub_chain import NO_ANSWER, StubChain
 from tests.payments import shown

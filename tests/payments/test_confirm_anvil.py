@@ -10,7 +10,7 @@ import pytest
 from requests_app.config import config
 from requests_app.states import IntentState
 from requests_app.store import envelopes, intents, ledger
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from tests.devnet.forks import take_back
 from tests.listen import world as logged
 from tests.payments.settling.chain import Bank

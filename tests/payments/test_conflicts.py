@@ -9,7 +9,7 @@ import pytest
 
 from requests_app.states import IntentState
 from requests_app.store.conflicts import Conflict
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from requests_app.transitions import conflicts
 from tests.payments import shown
 from tests.payments.shown import AMOUNT, case, record, show, stands, used, way

@@ -17,7 +17,7 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentActor, IntentState
 from requests_app.store import recon as store
 from requests_app.store.conflicts import Conflict
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from requests_app.transitions import observing
 from requests_app.transitions.intents import Change, cancel, move
 from requests_app.transitions.reconciling import reconcile

@@ -8,7 +8,7 @@ import pytest
 
 from requests_app.config import config
 from requests_app.store import envelopes
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from tests.devnet.forks import take_back
 from tests.listen import world as logged
 from tests.send.test_anvil import chains, mined, statuses, world

@@ -12,8 +12,8 @@ from requests_app.errors import SourceHalted, StaleEpoch
 from requests_app.models.commands import Target
 from requests_app.states import Kind
 from requests_app.store import reorgs as store
-from requests_app.store.envelopes import Fence
 from requests_app.store.session import transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import reorgs
 from requests_app.transitions.reorgs import Fork
 from tests.listen import world

@@ -26,7 +26,7 @@ from requests_app.store import envelopes
 from requests_app.store import intents as intent_store
 from requests_app.store import observations as observation_store
 from requests_app.store.confirming import START
-from requests_app.store.envelopes import Fence
+from requests_app.store.signing import Fence
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.duties import hidden_payments, shown_payments, stuck_payments
 from workers.listener import GATEWAY

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from requests_app.store.envelopes import Fence
 from requests_app.store.session import retry_serialization
+from requests_app.store.signing import Fence
 from requests_app.transitions import conflicts
 from workers.leases import HeldLease
 from workers.shift import ShiftContext

@@ -12,9 +12,9 @@ from requests_app.errors import RelayerError
 from requests_app.finality import Chain, Policy, Verdict
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentState
-from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
 from requests_app.store.session import retry_serialization
+from requests_app.store.signing import Fence
 from requests_app.transitions import confirming
 from requests_app.transitions.confirming import Doubt
 from workers.chain.hexdata import hex_data

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from requests_app.crash_points import crash_point
 from requests_app.store import consumers, envelopes
 from requests_app.store import recon as store
-from requests_app.store.envelopes import INDEX_BITS, Fence
+from requests_app.store.envelopes import INDEX_BITS
 from requests_app.store.session import retry_serialization
+from requests_app.store.signing import Fence
 from requests_app.transitions.reconciling import Reconciled, reconcile
 from workers.chain.events import DecodedLogs
 from workers.chain.rpc_errors import RpcError, RpcUnavailable

@@ -16,10 +16,11 @@ from requests_app.finality import Chain, Policy
 from requests_app.models.reviews import ReasonCode
 from requests_app.sightings import Sighting
 from requests_app.states import IntentState
-from requests_app.store.envelopes import INDEX_BITS, Fence
+from requests_app.store.envelopes import INDEX_BITS
 from requests_app.store.intents import Intent
 from requests_app.store.observations import Observation
 from requests_app.store.session import retry_serialization, transaction
+from requests_app.store.signing import Fence
 from requests_app.transitions import confirming, observing
 from requests_app.transitions.confirming import Doubt, Ready
 from workers.chain.hexdata import hex_data

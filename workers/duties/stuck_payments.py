@@ -18,9 +18,9 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.states import IntentState, Kind
 from requests_app.store import confirming as store
 from requests_app.store import intents as intent_store
-from requests_app.store.envelopes import Fence
 from requests_app.store.intents import Intent
 from requests_app.store.session import retry_serialization
+from requests_app.store.signing import Fence
 from requests_app.transitions import confirming
 from requests_app.transitions.confirming import Doubt
 from workers.chain.rpc_errors import Ok
