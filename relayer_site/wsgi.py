@@ -12,7 +12,7 @@ import logging
 from django.core.wsgi import get_wsgi_application
 from django.db import Error
 
-from workers import lifeline
+from workers import heap, lifeline
 
 if os.environ.get("RELAYER_TIED"):
     # By its id: a parent that was killed while this worker was still starting sends no signal any more.
@@ -42,3 +42,5 @@ if os.environ.get("RELAYER_WARM_UP", "1") != "0":  # tests start many servers an
     from relayer_site.warm import warm_up
 
     warm_up()
+
+heap.freeze_loaded()

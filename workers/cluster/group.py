@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 from requests_app.crash_points import crash_point
 from requests_app.store import leases as table
 from requests_app.store.session import connect
-from workers import lifeline
+from workers import heap, lifeline
 from workers.cluster import queue_locks
 from workers.cluster.stop import request_stop
 from workers.slots import slot_resource
@@ -52,6 +52,7 @@ def run_group(cluster: str, group: str) -> int:
     queue_locks.install()
     lifeline.tie_every_fork()
     connections.close_all()
+    heap.freeze_loaded()
     started = _cluster_class()()
     started.start()
     if started.stopping_for_good:

@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from requests_app.errors import ConfigurationError
-from workers import listener
+from workers import heap, listener
 
 log = logging.getLogger("relayer.listener")
 
@@ -37,6 +37,7 @@ class Command(BaseCommand):
 
         signal.signal(signal.SIGTERM, request_stop)
         signal.signal(signal.SIGINT, request_stop)
+        heap.freeze_loaded()
         try:
             listener.run(stop.is_set)
         except ConfigurationError as error:

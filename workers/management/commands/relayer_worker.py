@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from requests_app.store import beats
+from workers import heap
 from workers.leases import LeaseKeeper
 from workers.shift import ShiftContext, TurnLoop, make_turns, new_instance, poll_seconds
 
@@ -44,6 +45,7 @@ class Command(BaseCommand):
         with closing(keeper), closing(ShiftContext(instance, keeper, stop.is_set)) as context:
             loop = TurnLoop(context, make_turns(cluster), poll_seconds(cluster), over=stop.is_set)
             with closing(loop):
+                heap.freeze_loaded()
                 handled = loop.run()
             beats.forget_beats(context.conn, [f"worker:{instance}"])
         log.info("worker ended", extra={"action": "worker_ended", "cluster": cluster, "items": handled})
