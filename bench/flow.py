@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,6 +37,12 @@ FLOOR_SECONDS: Final = 2 * BLOCK_SECONDS
 MIXED: Final[tuple[Form, ...]] = ("user_decrypt", "public_decrypt", "input_proof")
 SENDERS: Final = 16
 OUTSIDERS: Final = ("anvil", "workers.devnet")  # what is not the relayer's
+ROLES: Final = {
+    "relayer_site.web": "web",
+    "relayer_cluster settle": "settle",
+    "relayer_cluster sweep": "sweep",
+    "relayer_listener": "listener",
+}
 TIMES = " UNION ALL ".join(
     f"SELECT ext_job_id::text, status, extract(epoch FROM completed_at)::float8 FROM {table} WHERE ext_job_id = ANY(%(ids)s::uuid[])"
     for table in ("user_decrypt_req", "public_decrypt_req", "input_proof_req")
@@ -64,33 +71,38 @@ class Client:
         return str(document["result"]["jobId"]), sent
 
 
-def relayer(stack: Stack) -> list[psutil.Process]:
-    """The processes of web, workers and PostgreSQL."""
+def cpu_by_role(stack: Stack) -> Counter[str]:
+    """CPU seconds that PostgreSQL, the web, the clusters, the listener and whatever looks after them have used so far."""
     server = int((stack.var / "pg" / "postmaster.pid").read_text().split()[0])
-    found = [psutil.Process(server), *psutil.Process(server).children(recursive=True)]
+    spent = Counter(PostgreSQL=cpu_seconds([psutil.Process(server), *psutil.Process(server).children(recursive=True)]))
     for process in stack.family():
         line = command_line(process)
         if line and not any(word in line for word in OUTSIDERS):
-            found.append(process)
-    return found
+            role = next((name for word, name in ROLES.items() if word in line), "rest")
+            spent[role] += cpu_seconds([process])
+    return spent
 
 
-def flow(stack: Stack, submissions: Sequence[Submission], rate: float) -> tuple[list[float], float, float]:
-    """Seconds from POST to completed of each, completed ones a second, CPU milliseconds a request. Loses nothing, or ends the run."""
+def flow(stack: Stack, submissions: Sequence[Submission], rate: float) -> tuple[list[float], float, Counter[str]]:
+    """Seconds from POST to completed of each, completed ones a second, CPU milliseconds a request by role.
+
+    Loses nothing, or ends the run.
+    """
     client = Client(stack.url, stack.api_key)
-    before, began = cpu_seconds(relayer(stack)), time.monotonic() + 0.2
+    before, began = cpu_by_role(stack), time.monotonic() + 0.2
     with ThreadPoolExecutor(SENDERS) as pool:
         posted = list(pool.map(client.post, submissions, [began + n / rate for n in range(len(submissions))]))
     ids = [job for job, _ in posted]
     ended = {row.status for row in stack.wait_final(ids, 120)}
-    spent = cpu_seconds(relayer(stack)) - before
+    spent = cpu_by_role(stack) - before
     if ended != {"completed"}:
         raise SystemExit(f"not all completed: {ended}")
     with stack.database() as conn:
         done = {job: at for job, _, at in conn.execute(TIMES, {"ids": ids}).fetchall()}
     took = [done[job] - sent for job, sent in posted]
     lasted = max(done.values()) - min(sent for _, sent in posted)
-    return took, len(ids) / lasted, spent / len(ids) * 1000
+    each = Counter({role: seconds / len(ids) * 1000 for role, seconds in spent.items()})
+    return took, len(ids) / lasted, each
 
 
 def measure(stack: Stack, table: Table, traffic: Traffic, rate: float, seconds: float) -> list[float]:
@@ -108,7 +120,8 @@ def measure(stack: Stack, table: Table, traffic: Traffic, rate: float, seconds: 
     if rate > 30:
         # The last ones still need their two blocks: what was sent in the time must have been completed in little more.
         table.least(f"{name}, completed a second", reached, "req/s", 60, note=f"{count} of {count} completed")
-        table.most(f"{name}, CPU a request", cpu, "ms", 8, note="web, workers and PostgreSQL")
+        shares = ", ".join(f"{role} {milliseconds:.1f}" for role, milliseconds in cpu.most_common())
+        table.most(f"{name}, CPU a request", cpu.total(), "ms", 8, note=shares)
     return took
 
 

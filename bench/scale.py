@@ -46,9 +46,10 @@ BUILDING = "-c fsync=off -c full_page_writes=off -c wal_level=minimal -c max_wal
 class Answer:
     """One measured exchange."""
 
-    def __init__(self, milliseconds: float, status: int) -> None:
+    def __init__(self, milliseconds: float, status: int, rows: int) -> None:
         self.milliseconds = milliseconds
         self.status = status
+        self.rows = rows  # of the tables of a page
 
 
 def environment(var: Path, port: int, **more: str) -> dict[str, str]:
@@ -123,8 +124,8 @@ def exchange(link: http.client.HTTPConnection, method: str, target: str, headers
     began = time.perf_counter()
     link.request(method, target, body, sent)
     answer = link.getresponse()
-    answer.read()
-    return Answer((time.perf_counter() - began) * 1000, answer.status)
+    text = answer.read()
+    return Answer((time.perf_counter() - began) * 1000, answer.status, text.count(b"<tr"))
 
 
 def p95(values: list[float]) -> float:
@@ -140,8 +141,8 @@ class Meter:
         self.env = env
         self.rows: list[dict[str, Any]] = []
 
-    def add(self, group: str, name: str, answers: list[float], cpu: float | None = None) -> None:
-        """A row: p50 and p95 in milliseconds, CPU milliseconds of web and database a request."""
+    def add(self, group: str, name: str, answers: list[float], cpu: float | None = None, lines: int = 0) -> None:
+        """A row: p50 and p95 in milliseconds, CPU milliseconds of web and database a request, lines of the page's tables."""
         self.rows.append(
             {
                 "group": group,
@@ -149,6 +150,7 @@ class Meter:
                 "p50": round(statistics.median(answers), 2),
                 "p95": round(p95(answers), 2),
                 "cpu": round(cpu, 2) if cpu is not None else None,
+                "lines": lines,
             }
         )
 
@@ -179,7 +181,7 @@ class Meter:
         wrong = {one.status for one in found} - {expected}
         if wrong:
             raise SystemExit(f"{name}: {wrong} instead of {expected}: {targets[0]}")
-        self.add(group, name, [one.milliseconds for one in found], spent)
+        self.add(group, name, [one.milliseconds for one in found], spent, found[-1].rows)
         link.close()
 
 
@@ -211,7 +213,10 @@ def measure(var: Path, port: int, rounds: int, restarts: int) -> list[dict[str, 
 
 
 def report(results: dict[str, list[dict[str, Any]]]) -> Table:
-    """Print every row, sizes side by side; then the worst of each group against its limit, and P9: the largest size against the smallest."""
+    """Print every row, sizes side by side; then the worst of each group against its limit, and P9: the largest size against the smallest.
+
+    A page that shows three cases in one and a hundred in the other says nothing of growth: P9 compares pages of equally many lines.
+    """
     table = Table()
     first, last = next(iter(results)), list(results)[-1]
     print(f"{'':62}" + "".join(f"{size:>10} p50 {'p95':>8} {'CPU':>7}" for size in results) + "   ratio of p50")
@@ -222,7 +227,10 @@ def report(results: dict[str, list[dict[str, Any]]]) -> Table:
         base = same[0]
         if base and base["p50"] and first != last:
             line += f"   {row['p50'] / base['p50']:.2f}"
-            grown[f"{row['group']}: {row['name']}"] = row["p50"] / base["p50"]
+            if _alike(base, row):
+                grown[f"{row['group']}: {row['name']}"] = row["p50"] / base["p50"]
+            else:
+                line += f", {base['lines']} lines became {row['lines']}"
         print(line)
     for group, limit in LIMITS.items():
         worst = max((one for one in results[last] if one["group"] == group), key=lambda one: one["p95"])
@@ -235,6 +243,11 @@ def report(results: dict[str, list[dict[str, Any]]]) -> Table:
 
 def _same(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     return next((one for one in rows if (one["group"], one["name"]) == (row["group"], row["name"])), None)
+
+
+def _alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    few, many = sorted((one.get("lines", 0), other.get("lines", 0)))
+    return bool(many <= 1.1 * few)
 
 
 def _figures(row: dict[str, Any] | None) -> str:
