@@ -132,6 +132,7 @@ NAVIGATION: list[dict[str, Any]] = [
 ]
 
 UNFOLD: dict[str, Any] = {
+    "LOGIN": {"form": "relayer_site.login.LoginForm"},
     "SITE_TITLE": "Relayer desk",
     "SITE_HEADER": "Relayer desk",
     "SITE_SUBHEADER": "Gateway operations",

@@ -115,6 +115,11 @@ CSRF_COOKIE_SECURE = BEHIND_TLS
 SESSION_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
+# The desk's door. The address of a client that came through proxies is what they say of it, not what anybody writes before.
+TRUSTED_PROXIES = env.number("TRUSTED_PROXIES", 1 if BEHIND_TLS else 0)
+DESK_LOGIN_FAILURES = env.number("DESK_LOGIN_FAILURES", 5)
+DESK_LOGIN_FAILURES_PER_ADDRESS = env.number("DESK_LOGIN_FAILURES_PER_ADDRESS", 50)
+DESK_LOGIN_WINDOW_SECONDS = env.seconds("DESK_LOGIN_WINDOW_SECONDS", 900)
 DATA_UPLOAD_MAX_MEMORY_SIZE = env.number("MAX_BODY_BYTES", 10 * 1024 * 1024)
 
 # --- Database: DATABASE_URL, or the embedded server ------------------------------------------------------------------------------------

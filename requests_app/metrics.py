@@ -60,6 +60,9 @@ DELIVERY_OUTCOMES: Final[dict[DeliveryVerb, str]] = {
     DeliveryVerb.GIVE_UP: "failed",
     DeliveryVerb.EXPIRE: "failed",
 }
+desk_logins = Counter(
+    "relayer_desk_logins_total", "Tries to log in to the desk: succeeded, failed, refused", ("outcome",)
+)
 webhook_deliveries = Counter(
     "relayer_webhook_deliveries_total", "Attempts to deliver to webhooks, by what they came to", ("outcome",)
 )

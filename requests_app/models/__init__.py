@@ -2,6 +2,7 @@
 
 from requests_app.models.accounts import Account, ApiKey
 from requests_app.models.commands import Command
+from requests_app.models.desk import DeskLoginCount
 from requests_app.models.envelopes import (
     ChainBlock,
     ChainCursor,
@@ -69,6 +70,7 @@ __all__ = [
     "CursorKey",
     "DeadEnvelope",
     "DeadLetter",
+    "DeskLoginCount",
     "EnvelopeBand",
     "EnvelopeBlob",
     "EnvelopeConflict",

@@ -29,6 +29,8 @@ def test_defaults_hold() -> None:
         ("QUEUED_DEADLINE_SECONDS", 0.0, "relayer.E008"),
         ("QUEUE_URL", "amqp://broker/settle", "relayer.E011"),
         ("WEBHOOK_TIMEOUT_SECONDS", 30.0, "relayer.E012"),
+        ("DESK_LOGIN_FAILURES", 0, "relayer.E013"),
+        ("TRUSTED_PROXIES", -1, "relayer.E013"),
         ("QUEUE_URL", "sqs://eu-west-1/settle", None),
         ("RELAYER_ROLE", "worker", None),
     ],
