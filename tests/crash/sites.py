@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -73,6 +74,11 @@ class Function:
         return any(block.first <= span.first and span.last <= block.last for block in [*self.blocks, *self.fenced])
 
 
+Sites = dict[tuple[str, str], list[tuple[Function, Span]]]
+"""Of each function, (module, name): who calls it, and where."""
+
+
+@cache
 def writing_statements() -> set[tuple[str, str]]:
     """(topic, name) of every named statement that changes something."""
     found = set()
@@ -87,25 +93,35 @@ def writing_statements() -> set[tuple[str, str]]:
 
 def functions(edited: Mapping[str, str] | None = None) -> dict[tuple[str, str], Function]:
     """Every function of the scope by (module, name); methods by their bare name."""
-    writing = writing_statements()
     found: dict[tuple[str, str], Function] = {}
     for pattern in SCOPE:
         for path in sorted(ROOT.glob(pattern)):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            tree = ast.parse((edited or {}).get(module) or path.read_text())
-            imports = {**_imports(tree), **_tables(tree)}
-            for node in _defs(tree):
-                function = _read(module, node, imports, writing)
-                found[function.key] = _merged(found.get(function.key), function)
+            found.update(_functions_of(module, (edited or {}).get(module) or path.read_text()))
     return found
 
 
+@cache  # of a scope that is asked for again and again one module is edited
+def _functions_of(module: str, text: str) -> dict[tuple[str, str], Function]:
+    tree = ast.parse(text)
+    imports = {**_imports(tree), **_tables(tree)}
+    found: dict[tuple[str, str], Function] = {}
+    for node in _defs(tree):
+        function = _read(module, node, imports, writing_statements())
+        found[function.key] = _merged(found.get(function.key), function)
+    return found
+
+
+@cache
 def crash_point_names() -> list[tuple[str, str]]:
     """(name, place) of every `crash_point` call with a constant name in the product."""
     found = []
     for top in ("workers", "requests_app"):
         for path in sorted((ROOT / top).rglob("*.py")):
-            tree = ast.parse(path.read_text())
+            text = path.read_text()
+            if "crash_point(" not in text:
+                continue
+            tree = ast.parse(text)
             calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
             place = path.relative_to(ROOT)
             for call in (call for call in calls if _name(call.func) == "crash_point"):
@@ -142,6 +158,7 @@ def _point(call: ast.Call) -> str:
 def holes(edited: Mapping[str, str] | None = None) -> list[str]:
     """Commits and chain calls without points around them, where nobody who calls has any either."""
     known = functions(edited)
+    calls = _sites(known)
     exposed: dict[tuple[str, str], list[str]] = {}
     for key, function in known.items():
         own = [
@@ -154,22 +171,28 @@ def holes(edited: Mapping[str, str] | None = None) -> list[str]:
         if own:
             exposed[key] = [f"{key[0]}.{key[1]}: {text}" for text in own]
     return sorted(
-        text for key, texts in exposed.items() for text in texts if _reaches(known, key, "call of" in text, {key})
+        text for key, texts in exposed.items() for text in texts if _reaches(calls, key, "call of" in text, {key})
     )
 
 
-def _reaches(
-    known: dict[tuple[str, str], Function], key: tuple[str, str], rpc: bool, seen: set[tuple[str, str]]
-) -> bool:
+def _sites(known: dict[tuple[str, str], Function]) -> Sites:
+    found: Sites = {}
+    for function in known.values():
+        for module, name, span in function.calls:
+            found.setdefault((module or function.module, name), []).append((function, span))
+    return found
+
+
+def _reaches(calls: Sites, key: tuple[str, str], rpc: bool, seen: set[tuple[str, str]]) -> bool:
     """Whether somebody can come to this function without passing points. A transaction covers commits, not chain calls."""
-    sites = [(f, span) for f in known.values() for module, name, span in f.calls if (module or f.module, name) == key]
+    sites = calls.get(key, [])
     if not sites:
         # A store function that nobody of the scope calls belongs to the operator's commands.
         return not key[0].startswith("requests_app.store")
     bare = {f.key for f, span in sites if not f.covered(span) and (rpc or not f.within_block(span))}
     if not bare - seen:
         return len(bare) == len({f.key for f, _ in sites})
-    return any(_reaches(known, caller, rpc, seen | {caller}) for caller in bare - seen)
+    return any(_reaches(calls, caller, rpc, seen | {caller}) for caller in bare - seen)
 
 
 def _defs(tree: ast.Module) -> Iterator[ast.FunctionDef]:

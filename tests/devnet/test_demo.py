@@ -23,6 +23,7 @@ class Answers(BaseHTTPRequestHandler):
     """Serves what a test has put into `served`: path to (status, body)."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body is a second packet: no 40 ms wait for an acknowledgement
     served: ClassVar[dict[str, tuple[int, dict[str, Any]]]] = {}
 
     def do_GET(self) -> None:

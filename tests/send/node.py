@@ -178,6 +178,7 @@ class Node:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body is a second packet: no 40 ms wait for an acknowledgement
     node: Node
 
     def do_POST(self) -> None:

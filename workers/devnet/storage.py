@@ -19,6 +19,7 @@ class KeyHandler(BaseHTTPRequestHandler):
     """Answers GET and HEAD of the two objects; everything else is a 404."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body is a second packet: no 40 ms wait for an acknowledgement
     server_version = "devnet-storage"
 
     def do_GET(self) -> None:
