@@ -71,6 +71,12 @@ class Target:
         return host if self.port == _PORTS["https" if self.tls else "http"] else f"{host}:{self.port}"
 
 
+def without_path(url: str) -> str:
+    """A stored URL for eyes that need not know its path and query: scheme, host and port."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/…"
+
+
 def parse_target(url: str) -> Target:
     """The parts of a URL that a webhook may have. Raises TargetRefused; no name is looked up."""
     if len(url) > LONGEST_URL:

@@ -124,7 +124,7 @@ class AccountAdmin(ExtraPages, RecordAdmin):
                 ],
                 "It has not asked for anything.",
             ),
-            client_webhooks(obj.pk),
+            client_webhooks(request, obj.pk),
             *deed_sections(request, obj, keys),
         ]
 

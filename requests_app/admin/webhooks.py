@@ -1,4 +1,7 @@
-"""Webhooks of clients and what they were told. Read-only but for one deed: a failed delivery is sent again. No secret is ever shown."""
+"""Webhooks of clients and what they were told. Read-only but for one deed: a failed delivery is sent again. No secret is ever shown.
+
+A URL may carry a secret of its receiver, in its path or query: whole it is shown only to those who may do that deed.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ from requests_app.models import PaymentIntent, RequestClient, Webhook, WebhookDe
 from requests_app.states import DeliveryState, Kind, WebhookState
 from requests_app.store.session import transaction, web_connection
 from requests_app.webhook_messages import message_id
+from requests_app.webhook_targets import without_path
 
 PERMISSION: Final = "requests_app.decide_review"
 NEEDS_REASON: Final = "Say why: the reason is part of the history."
@@ -49,7 +53,7 @@ class WebhookAdmin(RecordAdmin):
         facts: list[tuple[str, Any]] = [
             ("Status", cells.badge(obj.state)),
             ("Account", cells.link(obj.account.name, _url("account", obj.account_id))),
-            ("URL", cells.wrapped(obj.url)),
+            ("URL", target_of(request, obj)),
             ("Description", cells.wrapped(obj.description)),
             ("Events", cells.wrapped(", ".join(obj.events))),
             ("Kinds", cells.wrapped(", ".join(kinds))),
@@ -86,10 +90,21 @@ class WebhookAdmin(RecordAdmin):
         """Whether it is told anything."""
         return cells.badge(obj.state)
 
+    def get_list_display(self, request: HttpRequest) -> tuple[str, ...]:
+        """With whole URLs only for those who may see them."""
+        if _sees_whole(request):
+            return self.list_display
+        return tuple("goes_to_host" if column == "goes_to" else column for column in self.list_display)
+
     @display(description="Goes to")
     def goes_to(self, obj: Webhook) -> Any:
         """Its URL."""
         return cells.wrapped(obj.url)
+
+    @display(description="Goes to")
+    def goes_to_host(self, obj: Webhook) -> Any:
+        """Its URL without what may be secret."""
+        return cells.wrapped(without_path(obj.url))
 
     @display(description="Made")
     def made(self, obj: Webhook) -> Any:
@@ -124,7 +139,7 @@ class DeliveryAdmin(RecordAdmin):
             ("About", about(obj)),
             ("Webhook", cells.link(hook, _url("webhook", hook.pk)) if hook else "gone"),
             ("Account", cells.link(hook.account.name, _url("account", hook.account_id)) if hook else cells.NOTHING),
-            ("URL", cells.wrapped(hook.url) if hook else cells.NOTHING),
+            ("URL", target_of(request, hook) if hook else cells.NOTHING),
             ("webhook-id", cells.code(message_id(obj.public_id), 40)),
             ("Happened", cells.moment(obj.occurred_at)),
             ("Attempts", obj.attempts),
@@ -233,10 +248,15 @@ def outcome(one: WebhookDelivery) -> Any:
     return cells.NOTHING if one.last_status is None else str(one.last_status)
 
 
-def client_webhooks(account_id: int) -> Table:
+def target_of(request: HttpRequest, hook: Webhook) -> Any:
+    """Where it goes, as this person may see it."""
+    return cells.wrapped(hook.url if _sees_whole(request) else without_path(hook.url))
+
+
+def client_webhooks(request: HttpRequest, account_id: int) -> Table:
     """A client's webhooks, for its page."""
     found = Webhook.objects.filter(account_id=account_id).exclude(state=WebhookState.REMOVED.value).order_by("id")
-    rows = [(cells.link(one, _url("webhook", one.pk)), cells.badge(one.state), cells.wrapped(one.url)) for one in found]
+    rows = [(cells.link(one, _url("webhook", one.pk)), cells.badge(one.state), target_of(request, one)) for one in found]
     return Table("Webhooks", ("Webhook", "State", "Goes to"), rows, "It has none.")
 
 
@@ -257,6 +277,10 @@ def told_sections(kind: int, subject_id: int) -> list[Section]:
     ]
     headers = ("Delivery", "Webhook", "Event", "Status", "Attempts", "Last answer", "Delivered")
     return [Table("Told by webhook", headers, rows, numeric=frozenset({4}), note="newest first")] if rows else []
+
+
+def _sees_whole(request: HttpRequest) -> bool:
+    return bool(request.user.has_perm(PERMISSION))
 
 
 def _redrive(request: HttpRequest, obj: WebhookDelivery, reason: str) -> bool:

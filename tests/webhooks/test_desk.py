@@ -90,6 +90,38 @@ def test_a_viewer_only_looks(conn: psycopg.Connection[Any], as_role: Callable[[s
     assert read_delivery(conn, delivery).state == "failed"
 
 
+def test_a_url_is_whole_only_for_those_who_may_act(
+    conn: psycopg.Connection[Any], as_role: Callable[[str], Client]
+) -> None:
+    account = insert_account(conn)
+    webhook = insert_webhook(conn, account, url="https://hooks.example:8443/T0/s3cret?key=s3cret")
+    delivery = insert_delivery(conn, webhook, "failed", last_error="the receiver answered 500")
+    found = {
+        reverse("admin:requests_app_webhook_changelist"),
+        reverse("admin:requests_app_webhook_change", args=(webhook,)),
+        reverse("admin:requests_app_account_change", args=(account,)),
+        page(delivery),
+    }
+    silent = {reverse("admin:requests_app_webhookdelivery_changelist"), "/admin/"}
+    for role, whole in (("viewer", False), ("operator", True), ("approver", True)):
+        client = as_role(role)
+        texts = {path: client.get(path).content.decode() for path in found | silent}
+        assert {path for path, text in texts.items() if "https://hooks.example:8443/" in text} == found
+        assert {path for path, text in texts.items() if "s3cret" in text} == (found if whole else set())
+
+
+def test_no_address_of_a_list_asks_for_what_it_does_not_show(
+    conn: psycopg.Connection[Any], as_role: Callable[[str], Client]
+) -> None:
+    """Django's lists filter by any column that an address names: letter by letter that read URLs and signing secrets out."""
+    insert_webhook(conn, insert_account(conn), url="https://hooks.example/s3cret")
+    viewer, url = as_role("viewer"), reverse("admin:requests_app_webhook_changelist")
+    viewer.raise_request_exception = False
+    for asked in ("url__startswith=https://hooks.example/s", "url__lt=i", "secret__gte=0", "secret__startswith=x"):
+        assert viewer.get(f"{url}?{asked}").status_code == 400, asked
+    assert viewer.get(f"{url}?state__exact=enabled").status_code == 200
+
+
 def test_what_tells_nobody_is_not_offered(conn: psycopg.Connection[Any], as_role: Callable[[str], Client]) -> None:
     webhook = insert_webhook(conn, insert_account(conn), state="removed")
     operator = as_role("operator")
