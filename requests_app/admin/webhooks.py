@@ -256,7 +256,9 @@ def target_of(request: HttpRequest, hook: Webhook) -> Any:
 def client_webhooks(request: HttpRequest, account_id: int) -> Table:
     """A client's webhooks, for its page."""
     found = Webhook.objects.filter(account_id=account_id).exclude(state=WebhookState.REMOVED.value).order_by("id")
-    rows = [(cells.link(one, _url("webhook", one.pk)), cells.badge(one.state), target_of(request, one)) for one in found]
+    rows = [
+        (cells.link(one, _url("webhook", one.pk)), cells.badge(one.state), target_of(request, one)) for one in found
+    ]
     return Table("Webhooks", ("Webhook", "State", "Goes to"), rows, "It has none.")
 
 
