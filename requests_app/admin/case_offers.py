@@ -21,6 +21,7 @@ from requests_app.models.requests import GatewayRequest
 from requests_app.models.reviews import ReviewAction
 from requests_app.states import IntentState, Kind, Status
 from requests_app.store.commands import SlotView
+from requests_app.transitions.nonce_guards import no_failure, no_resend
 
 LARGEST_GWEI: Final = Decimal(100_000)
 TITLES: Final[dict[ReviewAction, str]] = {
@@ -116,20 +117,16 @@ def refusal(action: ReviewAction, now: Situation) -> str | None:
         return f"the {now.noun} is {standing.value.replace('_', ' ')} now"
     if now.window_closed and action in _CALLS_AGAIN:
         return "the payer's authorization has ended: the call would revert"
-    return _slot_refusal(action, now.slot)
+    return _slot_refusal(action, Kind(now.case.kind), now.slot)
 
 
-def _slot_refusal(action: ReviewAction, slot: SlotView | None) -> str | None:
+def _slot_refusal(action: ReviewAction, kind: Kind, slot: SlotView | None) -> str | None:
     if action in _NAMES_TRANSACTION:
         return None
     if action is ReviewAction.RESEND:
-        if slot is None or slot.state.value == "dead" or slot.reverted:
-            return None
-        return f"nonce {slot.nonce} is {slot.state.value}, not proven dead: two transactions for one thing could both be mined"
+        return no_resend(kind, slot)
     if action is ReviewAction.FAIL:
-        if slot is None or not slot.open:
-            return None
-        return f"something may still be mined at nonce {slot.nonce}: cancel it first"
+        return no_failure(kind, slot)
     if slot is None:
         return "nothing was ever signed for it"
     if not slot.open:

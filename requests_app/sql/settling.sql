@@ -91,10 +91,6 @@ UPDATE nonce_slot n SET state = 'dead'
  WHERE n.kind = 4 AND n.subject_id = %(id)s AND n.state = 'final'
    AND t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash AND t.receipt_status = 0;
 
--- name: is_reverted
-SELECT 1 FROM nonce_slot n JOIN tx_attempt t ON t.signer_id = n.signer_id AND t.nonce = n.nonce AND t.tx_hash = n.winner_hash
- WHERE n.kind = 4 AND n.subject_id = %(id)s AND n.state = 'final' AND t.receipt_status = 0;
-
 -- name: lost_payments
 -- Payments that wait for the settle worker without a job (index payment_intent_active). One whose job was given up waits for a person.
 SELECT r.id FROM payment_intent r

@@ -166,11 +166,6 @@ def bury_reverted(conn: Connection[Any], intent_id: int) -> int:
     return run(conn, "settling", "bury_reverted", {"id": intent_id})
 
 
-def is_reverted(conn: Connection[Any], intent_id: int) -> bool:
-    """Whether a call of the payment was mined and reverted at a nonce that is final."""
-    return fetch_one(conn, "settling", "is_reverted", {"id": intent_id}) is not None
-
-
 def lost_payments(conn: Connection[Any], idle: float, limit: int) -> list[int]:
     """Ids of payments that wait for the settle worker since `idle` seconds with neither a job nor a parked letter."""
     return [row.id for row in fetch_all(conn, "settling", "lost_payments", {"idle": float(idle), "limit": limit})]

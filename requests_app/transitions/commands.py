@@ -22,6 +22,7 @@ from requests_app.store.queue import READY, SEND, Subject, enqueue_jobs
 from requests_app.store.session import fetch_one, run
 from requests_app.transitions import generic, payment_commands
 from requests_app.transitions.generic import Change
+from requests_app.transitions.nonce_guards import no_failure, no_resend
 from requests_app.transitions.outcomes import Verdict, rejected
 
 
@@ -120,9 +121,9 @@ def _resend(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
     subject, verdict = judged(conn, command)
     if verdict is not None:
         return verdict
-    slot = store.slot_of(conn, subject)
-    if slot is not None and slot.state != "dead":
-        return rejected(f"the nonce {slot.nonce} is {slot.state.value}, not proven dead")
+    refusal = no_resend(subject.kind, store.slot_of(conn, subject))
+    if refusal is not None:
+        return rejected(refusal)
     verdict = move(conn, command, Verb.RESEND, Actor.OPERATOR, epoch)
     if verdict.outcome is Outcome.APPLIED:
         _enqueue(conn, subject, SEND)
@@ -130,12 +131,13 @@ def _resend(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
 
 
 def _fail(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    """G-FAIL: the nonce brings nothing new any more."""
     subject, verdict = judged(conn, command)
     if verdict is not None:
         return verdict
-    slot = store.slot_of(conn, subject)
-    if slot is not None and slot.open:
-        return rejected(f"something may still be mined at nonce {slot.nonce}: cancel it first")
+    refusal = no_failure(subject.kind, store.slot_of(conn, subject))
+    if refusal is not None:
+        return rejected(refusal)
     reason = str(command.payload.get("reason") or "closed by an operator")
     change = Change(subject.id, label="internal_server_error", detail=reason)
     verdict = move(conn, command, Verb.REJECT, Actor.OPERATOR, epoch, change)

@@ -14,7 +14,6 @@ from psycopg import Connection
 from requests_app.ledger import post_of, void_of
 from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import ReviewAction
-from requests_app.models.signing import SlotState
 from requests_app.states import IntentActor, IntentState, Kind
 from requests_app.store import commands as store
 from requests_app.store import intents as intent_store
@@ -25,6 +24,7 @@ from requests_app.store.intents import Intent
 from requests_app.store.queue import RESCUE, Subject
 from requests_app.transitions import generic, intents
 from requests_app.transitions.intents import Change
+from requests_app.transitions.nonce_guards import no_failure
 from requests_app.transitions.outcomes import Verdict, rejected
 
 OPERATOR: Final = IntentActor.OPERATOR
@@ -187,14 +187,8 @@ def _not_over(conn: Connection[Any], intent: Intent, found: Evidence) -> Verdict
     """Why a transaction may still move the money, or has; None when neither can be."""
     if not found.unused and not found.otherwise:
         return rejected("the chain calls the authorization used, or does not say: name its transaction")
-    slot = store.slot_of(conn, Subject(Kind.PAYMENT, intent.id))
-    if slot is None or slot.state is SlotState.DEAD:
-        return None
-    if slot.state is SlotState.FINAL and settling_store.is_reverted(conn, intent.id):
-        return None
-    if slot.open:
-        return rejected(f"something may still be mined at nonce {slot.nonce}: cancel it first")
-    return rejected(f"the nonce {slot.nonce} is {slot.state.value}, not proven dead")
+    refusal = no_failure(Kind.PAYMENT, store.slot_of(conn, Subject(Kind.PAYMENT, intent.id)))
+    return rejected(refusal) if refusal is not None else None
 
 
 def _to_settling(conn: Connection[Any], command: OpenCommand, intent: Intent, epoch: int) -> Verdict:

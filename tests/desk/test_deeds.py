@@ -45,7 +45,8 @@ def commands(case: models.ReviewCase) -> list[models.Command]:
     [
         ("live", {"resume", "replace", "cancel_nonce", "attach"}),
         ("signed", {"resume", "replace", "cancel_nonce", "attach"}),
-        ("mined", {"attach", "fail"}),
+        ("mined", {"attach"}),
+        ("final", {"attach", "fail"}),
         ("dead", {"resend", "attach", "fail"}),
         (None, {"resend", "attach", "fail"}),
     ],
@@ -202,7 +203,7 @@ def test_the_web_process_judges_again_under_locks(scene: Scene, ada: Person) -> 
 
 
 @pytest.mark.parametrize(
-    ("slot_state", "deed"), [("dead", "resend"), ("dead", "fail"), ("mined", "fail"), (None, "resend")]
+    ("slot_state", "deed"), [("dead", "resend"), ("dead", "fail"), ("final", "fail"), (None, "resend")]
 )
 def test_some_deeds_need_another_person(
     slot_state: str | None, deed: str, scene: Scene, ada: Person, bob: Person

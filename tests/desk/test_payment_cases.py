@@ -72,7 +72,8 @@ def test_every_reason_has_its_words_and_the_evidence_of_a_payment(code: ReasonCo
     ("slot_state", "deeds"),
     [
         ("live", {"resume", "replace", "cancel_nonce", "mark_sent", "settle"}),
-        ("mined", {"mark_sent", "settle", "fail"}),
+        ("mined", {"mark_sent", "settle"}),
+        ("final", {"mark_sent", "settle"}),
         ("dead", {"resend", "mark_sent", "settle", "fail"}),
         (None, {"resend", "mark_sent", "settle", "fail"}),
     ],

@@ -461,13 +461,20 @@ def test_the_second_person_may_refuse(parked: Sent, reviewers: list[int]) -> Non
     )
 
 
-def test_fail_is_refused_while_something_may_be_mined(parked: Sent, box: Any, reviewers: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("state", "outcome"), [("live", "rejected"), ("mined", "rejected"), ("final", "applied"), ("dead", "applied")]
+)
+def test_fail_is_refused_while_its_nonce_may_bring_something_new(
+    parked: Sent, box: Any, reviewers: list[int], state: str, outcome: str
+) -> None:
+    """A mined transaction may lose its block and be mined again: before it is final the page says so, and the command says the same."""
+    parked.conn.execute("UPDATE nonce_slot SET state = %s", (state,))
     first = decide(parked.conn, parked.case, ReviewAction.FAIL, reviewers[0])
     assert first.outcome is Decided.AWAITING_SECOND  # something was signed
     decisions.approve(parked.conn, decision_id=first.decision_id, reviewer_id=reviewers[1])
     assert serve(box) == 1
-    assert parked.outcome()[0] == "rejected"
-    assert parked.status == "needs_review"
+    assert parked.outcome()[0] == outcome
+    assert parked.status == ("failure" if outcome == "applied" else "needs_review")
 
 
 def test_a_kill_between_claim_and_effect_and_between_effect_and_end(
