@@ -144,7 +144,7 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
             "how the payment ended, and when",
             "whether the client knows of it",
         ),
-        "Tell client and merchant; make the books right by hand. A payment that has ended does not change.",
+        "Tell client and merchant; make the books right by hand. A payment that has ended does not change. One that was never authorized here settles by that very transaction when its client authorizes it after all, and the case closes by itself.",
     ),
 }
 

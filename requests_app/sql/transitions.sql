@@ -30,6 +30,13 @@ INSERT INTO review_case (kind, subject_id, reason_code, evidence)
 SELECT %(kind)s, id, %(reason)s, evidence::jsonb FROM unnest(%(ids)b::bigint[], %(evidence)b::text[]) AS t(id, evidence)
 ON CONFLICT (kind, subject_id) WHERE status = 'open' DO NOTHING;
 
+-- name: explained
+-- Payments that settled by the very transaction over which their case was opened: paid by somebody before the client had authorized
+-- it here, and authorized after all. The books and the chain agree by now.
+SELECT c.subject_id AS id FROM review_case c JOIN payment_intent i ON i.id = c.subject_id AND i.state = 'settled'
+ WHERE c.kind = 4 AND c.subject_id = ANY(%(ids)b::bigint[]) AND c.status = 'open' AND c.reason_code = 'unexpected_payment'
+   AND c.evidence ->> 'state' = 'created' AND c.evidence ->> 'tx_hash' = '0x' || encode(i.tx_hash, 'hex');
+
 -- name: close_review
 -- A proposal that still waits for its second person is void with the case.
 WITH closed AS (

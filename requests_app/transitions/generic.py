@@ -14,7 +14,7 @@ from requests_app.errors import IllegalTransition
 from requests_app.metrics import observe_status
 from requests_app.models.commands import Target
 from requests_app.models.reviews import ReasonCode
-from requests_app.states import DEADLINE_SETTING, FINAL, TRANSITIONS, Actor, Kind, Status, Verb, sources
+from requests_app.states import DEADLINE_SETTING, FINAL, TRANSITIONS, Actor, IntentState, Kind, Status, Verb, sources
 from requests_app.store.session import fetch_all, run
 
 
@@ -124,3 +124,9 @@ def close_reviews(conn: psycopg.Connection[Any], kind: Kind | Target, ids: Seque
     """Close the open cases of rows that left review, or of sources that go on, in the caller's transaction: how many there were."""
     parameters = {"kind": kind.value, "ids": list(ids), "outcome": outcome}
     return len(fetch_all(conn, "transitions", "close_review", parameters))
+
+
+def close_explained(conn: psycopg.Connection[Any], ids: Sequence[int]) -> int:
+    """Close the cases over an unexpected payment by which these payments, settled in this transaction, have settled: how many."""
+    found = [row.id for row in fetch_all(conn, "transitions", "explained", {"ids": list(ids)})]
+    return close_reviews(conn, Kind.PAYMENT, found, IntentState.SETTLED.value) if found else 0

@@ -97,7 +97,8 @@ def move(
 
     In the caller's transaction, who holds the fence if there is one. An intent that moved on meanwhile is left out, and so is one
     whose guard fails (authorizing after `expires_at`, settling with another hash than is on record). Writes the history, opens the
-    case of those that go to needs_review (with `review` as its reason), closes the case of those that leave it, clears the hash of
+    case of those that go to needs_review (with `review` as its reason), closes the case of those that leave it (and of those that settle by the
+    very transaction that nobody had expected), clears the hash of
     those that go to settling, settles or releases the usage that an ended payment was the bill of. Raises IllegalTransition, ForbiddenActor or MissingEvidence before anything is written, and
     RefMismatch when a ref is not that of its terms: the transaction must be given up then.
     """
@@ -130,6 +131,8 @@ def move(
     left = [one.intent.id for one in moved if one.was is IntentState.NEEDS_REVIEW]
     if left:
         generic.close_reviews(conn, Kind.PAYMENT, left, target.value)
+    if target is IntentState.SETTLED and moved:
+        generic.close_explained(conn, [one.intent.id for one in moved])
     if target in INTENT_FINAL:
         move_usage = bills.settle_bills if target is IntentState.SETTLED else bills.release_bills
         move_usage(conn, [one.intent.public_id for one in moved])

@@ -131,7 +131,9 @@ class Audit:
             text = f"review {case.id} of {case.public_id} ({case.state}) {case.reason_code}"
             cause: object = foreign.get((case.evidence.get("signer"), case.evidence.get("nonce")))
             if case.reason_code != "foreign_nonce":
-                known = order is not None and case.reason_code in REASONS.get(order.fate, frozenset())
+                known = order is not None and (
+                    case.reason_code in REASONS.get(order.fate, frozenset()) or _explained(order, case)
+                )
                 cause = (deeds.get(order.number) or f"order {order.number} of a payer with money for one") if known and order else None  # fmt: skip
             if cause is None:
                 fate = "" if order is None else f" ({self._named(order)})"
@@ -155,7 +157,8 @@ class Audit:
         """What the second reading found is what was done to orders."""
         for found in self._findings:
             order = self._by_ref.get(bytes(found.ref or b""))
-            if order is None or order.fate not in (Fate.OTHER_AMOUNT, Fate.OTHER_PARTY):
+            early = order is not None and order.fate is Fate.OVERTAKEN and found.kind == "unexpected"
+            if order is None or not (early or order.fate in (Fate.OTHER_AMOUNT, Fate.OTHER_PARTY)):
                 self._problems.append(
                     f"reconciliation: {found.n} {found.kind} of {bytes(found.ref or b'').hex()} {order}"
                 )
@@ -232,3 +235,9 @@ class Audit:
 
     def _named(self, order: Order) -> str:
         return f"order {order.number} ({order.fate.value}) {order.intent_id}"
+
+
+def _explained(order: Order, case: Any) -> bool:
+    """Executed by somebody while its client's authorization still had not got through, seen as unexpected, and explained since."""
+    early = case.reason_code == "unexpected_payment" and case.evidence.get("state") == "created"
+    return order.fate is Fate.OVERTAKEN and early and case.status == "closed"

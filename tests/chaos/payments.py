@@ -1,7 +1,7 @@
 """`make chaos-payments`: payments through the API over the fault proxy while random processes die; each is paid once or not at all.
 
-CHAOS_INTENTS (10,000), CHAOS_SECONDS (900), CHAOS_SEED (random, printed), CHAOS_FAULTS (0.05 of each kind), CHAOS_STOPPED_SECONDS (60,
-of a frozen owner), CHAOS_FOREIGN (2 nonces spent behind the relayer's back), CHAOS_PATIENCE (0: seconds that a kill waits for everything
+CHAOS_INTENTS (10,000), CHAOS_SECONDS (300), CHAOS_SEED (random, printed), CHAOS_FAULTS (0.05 of each kind), CHAOS_STOPPED_SECONDS (60,
+of a frozen owner), CHAOS_FOREIGN (2 nonces spent behind the relayer's back), CHAOS_PATIENCE (6: seconds that a kill waits for everything
 to work again). What the world does to the payments beside that, and how each may end, is in tests/chaos/orders.py.
 """
 
@@ -93,5 +93,5 @@ def _drain(stack: Stack, plan: Plan) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    planned = replace(Plan.from_environment("CHAOS_INTENTS", 10_000), drain_seconds=DRAIN_SECONDS)
+    planned = replace(Plan.from_environment("CHAOS_INTENTS", 10_000, patience=6), drain_seconds=DRAIN_SECONDS)
     sys.exit(1 if run(planned).problems else 0)

@@ -42,8 +42,8 @@ class Plan:
     patience: float = 0.0
 
     @classmethod
-    def from_environment(cls, what: str, count: int) -> Plan:
-        """As CHAOS_… say; `what` names the number of things, `count` is the usual one."""
+    def from_environment(cls, what: str, count: int, patience: float = 0.0) -> Plan:
+        """As CHAOS_… say; `what` names the number of things, `count` and `patience` are the usual ones."""
         return cls(
             seconds=float(os.environ.get("CHAOS_SECONDS", "300")),
             count=int(os.environ.get(what, str(count))),
@@ -51,7 +51,7 @@ class Plan:
             faults=float(os.environ.get("CHAOS_FAULTS", "0.05")),
             stopped_seconds=float(os.environ.get("CHAOS_STOPPED_SECONDS", "60")),
             foreign=int(os.environ.get("CHAOS_FOREIGN", "2")),
-            patience=float(os.environ.get("CHAOS_PATIENCE", "0")),
+            patience=float(os.environ.get("CHAOS_PATIENCE", str(patience))),
         )
 
 

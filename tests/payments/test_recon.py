@@ -19,13 +19,13 @@ from requests_app.store import recon as store
 from requests_app.store.conflicts import Conflict
 from requests_app.store.signing import Fence
 from requests_app.transitions import observing
-from requests_app.transitions.intents import Change, cancel, move
+from requests_app.transitions.intents import Change, authorize, cancel, move
 from requests_app.transitions.reconciling import reconcile
 from tests.listen.stub_chain import NO_ANSWER, StubChain
 from tests.listen.world import SOURCE
 from tests.payments import shown
 from tests.payments.shown import AMOUNT, DUTY, STRANGER, Context, case, record, show, stands, used
-from tests.payments.terms import add_intent
+from tests.payments.terms import add_intent, authorization
 from workers.duties import confirm
 from workers.duties.recon import Reconciliation
 
@@ -122,6 +122,27 @@ def test_money_that_the_books_do_not_expect(log: Connection, state: str) -> None
     assert case(log, one)[0] == "unexpected_payment"
     assert case(log, one)[1]["state"] == state
     assert stands(log, one)[0] == state
+
+
+@pytest.mark.parametrize("by_that_transaction", [True, False])
+def test_the_case_of_a_payment_that_was_paid_before_it_was_authorized_closes_when_it_settles_by_that(
+    log: Connection, by_that_transaction: bool
+) -> None:
+    """Somebody executed the authorization while the client's own POST of it was on its way (found by make chaos-payments)."""
+    one = add_intent(log, shown.account(log), terms=shown.TERMS_HERE)
+    show(log, 1, 100, used(one, (50, 0), OTHER))
+    assert [found.kind for found in window(log).findings] == [FindingKind.UNEXPECTED]
+    authorize(log, shown.account(log), one.public_id, authorization(one))
+    with log.transaction():
+        for state, tx_hash in (
+            (S.SETTLING, None),
+            (S.CONFIRMING, OTHER if by_that_transaction else THIRD),
+            (S.SETTLED, OTHER if by_that_transaction else THIRD),
+        ):
+            assert case(log, one) is not None
+            actor = A.LISTENER if state is S.SETTLED else A.RELAYER
+            move(log, state, [Change.of(shown.now(log, one), tx_hash=tx_hash)], actor)
+    assert (case(log, one) is None) is by_that_transaction
 
 
 @pytest.mark.parametrize(
