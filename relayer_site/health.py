@@ -100,20 +100,22 @@ def listens(row: store.Listener) -> bool:
 
 
 def check_gateway() -> Mapping[str, bool]:
-    """Whether at least one gateway endpoint answers, and as the chain that is configured."""
-    from workers.chain.rpc import RpcEndpoint  # only this check needs the chain layer
+    """Whether at least one gateway endpoint answers, and as the chain that is configured; of those that do, whether one says what is final."""
+    from workers.chain.rpc import FINALIZED, RpcEndpoint  # only this check needs the chain layer
 
-    gateway = config().gateway
+    gateway, answers = config().gateway, False
     for url in gateway.rpc_urls:
-        endpoint = RpcEndpoint(url, timeout=(1, 2), chain_id=gateway.chain_id)
+        endpoint = RpcEndpoint(url, timeout=(1, 2), chain_id=gateway.chain_id, finality_depth=gateway.finality_depth)
         try:
             endpoint.call("eth_blockNumber")
-            return {"gateway_http": True}
+            answers = True
+            if endpoint.call("eth_getBlockByNumber", [FINALIZED, False]) is not None:
+                return {"gateway_http": True, "gateway_finality": True}
         except RelayerError:  # unreachable, another chain, or an error object: the next endpoint may do
             continue
         finally:
             endpoint.close()
-    return {"gateway_http": False}
+    return {"gateway_http": True, "gateway_finality": False} if answers else {"gateway_http": False}
 
 
 PROBES: Final = (Probe("database", check_database), Probe("gateway_http", check_gateway))

@@ -214,6 +214,7 @@ PAYMENT_TOKENS: list[dict[str, Any]] = env.document("PAYMENT_TOKENS", _gateway.g
 SIGNER_MIN_BALANCE_WEI = env.number("SIGNER_MIN_BALANCE_WEI", 10**15)
 FEE_TOKEN_MIN = env.number("FEE_TOKEN_MIN", 0)
 GATEWAY_START_BLOCK = env.number("GATEWAY_START_BLOCK", int(_gateway.get("start_block", 0)))
+GATEWAY_FINALITY_DEPTH = env.number("GATEWAY_FINALITY_DEPTH", 0)
 GATEWAY_FEE_CEILING_WEI = env.number("GATEWAY_FEE_CEILING_WEI", 500_000_000_000)
 STUCK_SECONDS = env.seconds("STUCK_SECONDS", 60)
 GATEWAY_SIGNER_KEYS = env.items("GATEWAY_SIGNER_KEYS", _deployment.get("relayer_signer_keys", []))

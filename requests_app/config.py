@@ -37,6 +37,7 @@ class GatewayConfig:
     fee_ceiling: int = 500 * 10**9  # wei a gas
     payment: bytes | None = None  # takes the fee tokens
     tokens: Mapping[bytes, PaymentToken] = field(default_factory=dict)  # by address: what payments may move
+    finality_depth: int = 0  # blocks below the head that are final; 0: those that the chain marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class HostChain:
     acl: bytes
     protocol_config: bytes | None
     kms_generation: bytes | None
+    finality_depth: int = 0  # as the gateway's
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ def config() -> Config:
         fee_ceiling=int(settings.GATEWAY_FEE_CEILING_WEI),
         payment=_optional(settings.PAYMENT_ADDRESS),
         tokens={token.address: token for token in map(payment_token, settings.PAYMENT_TOKENS)},
+        finality_depth=int(settings.GATEWAY_FINALITY_DEPTH),
     )
     hosts = {
         int(entry["chain_id"]): HostChain(
@@ -129,6 +132,7 @@ def config() -> Config:
             acl=address(entry["acl_address"]),
             protocol_config=_optional(entry.get("protocol_config_address")),
             kms_generation=_optional(entry.get("kms_generation_address")),
+            finality_depth=int(entry.get("finality_depth") or 0),
         )
         for entry in settings.HOST_CHAINS
     }

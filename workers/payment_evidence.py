@@ -16,9 +16,10 @@ from requests_app.store.signing import Fence, hold_fence
 from requests_app.transitions import payment_commands as effects
 from requests_app.transitions.outcomes import Verdict, rejected
 from requests_app.transitions.payment_commands import Evidence
-from workers.chain.client import FINALIZED, LATEST
+from workers.chain.client import LATEST
 from workers.chain.events import decode_logs, decode_payload
 from workers.chain.payment_events import AuthorizationUsed, PaymentTransferred
+from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable
 from workers.chain.views import Receipt
 from workers.listener import GATEWAY

@@ -18,9 +18,10 @@ from requests_app.store.intents import Intent
 from requests_app.store.session import retry_serialization
 from requests_app.transitions import recording
 from requests_app.transitions.payment_ends import RevertedPayment
-from workers.chain.client import FINALIZED, LATEST
+from workers.chain.client import LATEST
 from workers.chain.hexdata import hex_data, hex_quantity
 from workers.chain.payments import AuthorizationKey, Spent
+from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Answer, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Receipt
 from workers.signers import Lane

@@ -18,11 +18,12 @@ from requests_app.transitions.sending import Held, Price, Wanted
 from workers import broadcast, signers
 from workers.broadcast import Sent
 from workers.chain.calldata import ContractCall, Unencodable
-from workers.chain.client import FINALIZED, LATEST
+from workers.chain.client import LATEST
 from workers.chain.errors import SendClass, classify_send, revert_of
 from workers.chain.hexdata import hex_data, hex_quantity
 from workers.chain.payments import FOR_GOOD, Refusal, encode_transfer, refusal_of, text_of
 from workers.chain.reverts import Revert
+from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Block
 from workers.estimate import current_price

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from workers.chain.client import log_filter
 from workers.chain.endpoints import Endpoints
 from workers.chain.events import TOPICS, EventKind
 from workers.chain.gateway import GatewayClient
+from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Failed, Missing, Ok, RpcUnavailable, WrongChain
 from workers.chain.views import Account
 
 YES, NO = (1).to_bytes(32, "big"), bytes(32)
 ACL, PROTOCOL = b"\xac" * 20, b"\xbc" * 20
+BLOCK = {"hash": "0x" + "01" * 32, "parentHash": "0x" + "02" * 32, "timestamp": "0x1", "baseFeePerGas": "0x1"}
 Value = Callable[[str, Any], Any]
 
 
@@ -253,6 +256,25 @@ def test_clients_cover_the_configuration_and_refuse_another_chain() -> None:
             clients.hosts[8009].head_number()
         clients.close()
         assert [signer.chain_id for signer in open_signers(config).values()] == [654321]
+
+
+def test_with_a_depth_everybody_asks_below_the_head() -> None:
+    """What closes a nonce, settles a payment and proves a nonce dead (each node by itself) is one setting."""
+
+    def value(method: str, params: Any) -> Any:
+        found = {"eth_chainId": hex(654321), "eth_blockNumber": "0x64", "eth_getTransactionCount": "0x5"}
+        return found.get(method) or {**BLOCK, "number": params[0]}
+
+    with stub_node(reply(value)) as node:
+        clients = open_clients(Config(replace(GATEWAY, rpc_urls=(node.url,), finality_depth=12), {}, 9))
+        assert clients.gateway.finalized().number == 88
+        assert clients.gateway.transaction_counts([b"\x01" * 20], FINALIZED) == [Ok(5)]
+        for endpoint in clients.endpoints.all:
+            assert endpoint.batch([("eth_getTransactionCount", ["0x", FINALIZED])]) == [Ok("0x5")]
+        clients.close()
+        flat = [call for sent in node.requests for call in (sent if isinstance(sent, list) else [sent])]
+    asked = [call["params"] for call in flat if call["method"] in ("eth_getBlockByNumber", "eth_getTransactionCount")]
+    assert [params for params in asked if "0x58" not in params] == []
 
 
 def test_nothing_raises_when_the_chain_is_away() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -80,6 +81,14 @@ def host(url: str) -> HostChain:
     return HostChain(8009, url, b"\xac" * 20, PROTOCOL, GENERATION)
 
 
+def asks_at(one: HostChain) -> set[Any]:
+    """The blocks that a chain with a head of 100 is asked at."""
+    asked: list[Any] = []
+    with stub_node(chain({"eth_blockNumber": "0x64"}, asked=asked)) as node:
+        read_key_material(replace(one, url=node.url))
+    return {params[1] for method, params in asked if method == "eth_call"}
+
+
 def test_first_node_of_the_last_event_in_the_anchor_block_is_published() -> None:
     asked: list[Any] = []
     with stub_node(chain(asked=asked)) as node:
@@ -104,6 +113,7 @@ def test_first_node_of_the_last_event_in_the_anchor_block_is_published() -> None
         "crs": {"2048": {"dataId": "0x" + crs, "urls": [f"http://minio:9000/kms-public/PUB-p1/CRS/{crs}"]}},
     }
     assert {params[1] for method, params in asked if method == "eth_call"} == {"finalized"}
+    assert asks_at(replace(host(""), finality_depth=12)) == {"0x58"}
     (logs,) = [params[0] for method, params in asked if method == "eth_getLogs"]
     assert (logs["fromBlock"], logs["toBlock"]) == ("0x2a", "0x2a")
     assert logs["topics"] == [NEW_CONTEXT, "0x" + CONTEXT.to_bytes(32, "big").hex()]

@@ -327,3 +327,29 @@ def test_bad_urls_are_configuration_errors_without_the_url(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         RpcEndpoint(url)
     assert not url or url not in str(caught.value)
+
+
+def test_a_chain_without_a_final_mark_is_asked_so_many_blocks_below_its_head() -> None:
+    """The head is this very node's: one that lags calls less final."""
+
+    def respond(document: Any, count: int) -> bytes:
+        heads = {"eth_blockNumber": "0x64"}
+        return json_reply(results(document, lambda method, params: heads.get(method, params)))
+
+    asked = [("eth_call", [{"to": "0x"}, "finalized"]), ("eth_getTransactionCount", ["0x", "latest"])]
+    with stub_node(respond) as node:
+        endpoint = RpcEndpoint(node.url, finality_depth=12)
+        assert endpoint.batch(asked) == [Ok([{"to": "0x"}, "0x58"]), Ok(["0x", "latest"])]
+        assert endpoint.call("eth_getBlockByNumber", ["finalized", False]) == ["0x58", False]
+        before = len(node.requests)
+        assert endpoint.call("eth_getBlockByNumber", ["latest", False]) == ["latest", False]
+        assert len(node.requests) == before + 1
+        assert RpcEndpoint(node.url, finality_depth=101).call("eth_call", ["finalized"]) == ["0x0"]
+        assert RpcEndpoint(node.url).call("eth_call", ["finalized"]) == ["finalized"]
+
+
+@pytest.mark.parametrize("head", ["nonsense", {"error": {"code": -32000, "message": "syncing"}}])
+def test_without_a_head_nothing_is_asked_of_the_final_block(head: Any) -> None:
+    with stub_node(lambda document, count: json_reply(results(document, lambda method, params: head))) as node:
+        answers = RpcEndpoint(node.url, finality_depth=12).batch([("eth_call", ["finalized"])] * 2)
+    assert [(type(one), getattr(one, "sent", None)) for one in answers] == [(Missing, False)] * 2

@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,7 +23,10 @@ from relayer_site.health import Probe, listens
 from relayer_site.metrics import endpoint_of, sdk_of
 from relayer_site.metrics_sql import DatabaseCollector
 from requests_app import models
+from requests_app.config import Config
 from requests_app.store.overview import Listener
+from tests.chain.bodies import GATEWAY
+from tests.chain.stub_node import json_reply, results, stub_node
 from tests.desk.scene import Scene
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +74,31 @@ def test_health_reports_each_dependency(client: Client, monkeypatch: pytest.Monk
     assert answer.status_code == 503
     assert answer.json()["status"] == "unhealthy"
     assert answer.json()["dependencies"]["gateway_http"] == "fail"
+
+
+@pytest.mark.parametrize(
+    ("depth", "said", "verdicts"),
+    [
+        (0, {"number": "0x60"}, {"gateway_http": True, "gateway_finality": True}),
+        (0, None, {"gateway_http": True, "gateway_finality": False}),
+        (0, {"error": {"code": -39001, "message": "finalized block not found"}}, {"gateway_http": True, "gateway_finality": False}),
+        (12, None, {"gateway_http": True, "gateway_finality": True}),
+    ],
+)  # fmt: skip
+def test_a_chain_that_marks_nothing_as_final_is_named(
+    monkeypatch: pytest.MonkeyPatch, depth: int, said: Any, verdicts: dict[str, bool]
+) -> None:
+    """Without a mark and without a depth nothing would ever be final, and everything wait in silence."""
+
+    def answer(method: str, params: Any) -> Any:
+        if method == "eth_getBlockByNumber":
+            return said if params[0] == "finalized" else {"number": params[0]}
+        return {"eth_chainId": "0x9fbf1", "eth_blockNumber": "0x64"}[method]
+
+    with stub_node(lambda document, count: json_reply(results(document, answer))) as node:
+        gateway = replace(GATEWAY, rpc_urls=(node.url,), finality_depth=depth)
+        monkeypatch.setattr(health, "config", lambda: Config(gateway, {}, 9))
+        assert health.check_gateway() == verdicts
 
 
 def test_a_failing_or_hanging_check_is_a_failed_dependency() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 from workers.chain.calldata import ContractCall
 from workers.chain.endpoints import Endpoints
 from workers.chain.hexdata import MalformedHex, data, hex_data, hex_quantity, quantity
-from workers.chain.rpc import BATCH_LIMIT, Call
+from workers.chain.rpc import BATCH_LIMIT, FINALIZED, Call
 from workers.chain.rpc_errors import Answer, Failed, Ok, RpcError, RpcUnavailable
 from workers.chain.views import (
     UNREADABLE_CODE,
@@ -24,7 +24,6 @@ from workers.chain.views import (
 
 T = TypeVar("T")
 LATEST: Final = "latest"
-FINALIZED: Final = "finalized"
 
 
 class ChainClient:

@@ -34,14 +34,17 @@ def open_clients(config: Config) -> Clients:
     """Clients for every configured chain. Nothing is connected before its first use; call it after a fork."""
     timeout = (CONNECT_SECONDS, float(settings.RPC_TIMEOUT_SECONDS))
     budget = float(settings.RPC_CALLS_PER_SECOND)
-    endpoints = Endpoints(config.gateway.rpc_urls, config.gateway.chain_id, timeout, budget=budget)
+    gateway = config.gateway
+    endpoints = Endpoints(
+        gateway.rpc_urls, gateway.chain_id, timeout, budget=budget, finality_depth=gateway.finality_depth
+    )
     hosts = {
         chain_id: HostClient(Endpoints([host.url], chain_id, timeout, budget=budget), host)
         for chain_id, host in config.host_chains.items()
     }
     protocol = config.protocol_host
     return Clients(
-        GatewayClient(endpoints, config.gateway),
+        GatewayClient(endpoints, gateway),
         hosts,
         endpoints,
         hosts[protocol.chain_id] if protocol is not None else None,

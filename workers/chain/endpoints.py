@@ -38,6 +38,7 @@ class Endpoints:
         timeout: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
         *,
         budget: float = 0.0,
+        finality_depth: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not urls:
@@ -45,7 +46,10 @@ class Endpoints:
         self._clock = clock
         self._examined_at = clock()
         self._lagging: frozenset[str] = frozenset()
-        self.all = tuple(RpcEndpoint(url, timeout, chain_id=chain_id, budget=budget, clock=clock) for url in urls)
+        self.all = tuple(
+            RpcEndpoint(url, timeout, chain_id=chain_id, budget=budget, finality_depth=finality_depth, clock=clock)
+            for url in urls
+        )
 
     def read(self) -> RpcEndpoint:
         """The endpoint to ask now: the first healthy one of the right chain, else the one that is usable soonest.

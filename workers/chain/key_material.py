@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import orjson
 import requests
-from eth_typing import HexStr
+from eth_typing import BlockNumber, HexStr
 from web3 import HTTPProvider, Web3
 from web3.contract import Contract
 from web3.exceptions import Web3Exception
@@ -95,13 +95,15 @@ def _connect(host: HostChain, session: requests.Session) -> Web3:
 def _read(web3: Web3, host: HostChain) -> KeyMaterial:
     protocol = _contract(web3, "ProtocolConfig", host.protocol_config or b"")
     generation = _contract(web3, "KMSGeneration", host.kms_generation or b"")
-    key_id = _view(generation, "getActiveKeyId")
-    crs_id = _view(generation, "getActiveCrsId")
-    context_id, _ = _view(protocol, "getCurrentKmsContextAndEpoch")
+    depth = host.finality_depth
+    final: BlockIdentifier = BlockNumber(max(0, web3.eth.block_number - depth)) if depth else FINALIZED
+    key_id = _view(generation, final, "getActiveKeyId")
+    crs_id = _view(generation, final, "getActiveCrsId")
+    context_id, _ = _view(protocol, final, "getCurrentKmsContextAndEpoch")
     # Existence checks: the contract reverts for ids without published material.
-    _view(generation, "getKeyMaterials", key_id)
-    _view(generation, "getCrsMaterials", crs_id)
-    block, _ = _view(protocol, "getKmsContextAnchor", context_id)
+    _view(generation, final, "getKeyMaterials", key_id)
+    _view(generation, final, "getCrsMaterials", crs_id)
+    block, _ = _view(protocol, final, "getKmsContextAnchor", context_id)
     if block == 0:
         raise ValueError("the KMS context has no anchor block")
     nodes = _context_nodes(web3, protocol, context_id, block)
@@ -132,5 +134,5 @@ def _contract(web3: Web3, name: str, address: bytes) -> Contract:
     return web3.eth.contract(address=Web3.to_checksum_address(address), abi=abi(name))
 
 
-def _view(contract: Contract, name: str, *arguments: Any) -> Any:
-    return contract.functions[name](*arguments).call(block_identifier=FINALIZED)
+def _view(contract: Contract, block: BlockIdentifier, name: str, *arguments: Any) -> Any:
+    return contract.functions[name](*arguments).call(block_identifier=block)

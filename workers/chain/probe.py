@@ -48,7 +48,7 @@ class Prober:
 
 def ask_node(url: str, gateway: GatewayConfig, question: Question) -> NodeReport:
     """What one node says. The report names the node without its address's secret part."""
-    endpoint = RpcEndpoint(url, TIMEOUT, chain_id=gateway.chain_id)
+    endpoint = RpcEndpoint(url, TIMEOUT, chain_id=gateway.chain_id, finality_depth=gateway.finality_depth)
     hashes = list(question.hashes)[:LARGEST]
     flags = flag_functions(gateway, question)
     began = time.monotonic()

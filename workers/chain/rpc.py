@@ -16,7 +16,7 @@ import orjson
 from requests_app.crash_points import crash_point
 from workers.chain.budget import TokenBucket
 from workers.chain.connection import CONNECT_SECONDS, READ_SECONDS, HttpAnswer, KeptConnection, StaleConnection
-from workers.chain.hexdata import quantity
+from workers.chain.hexdata import hex_quantity, quantity
 from workers.chain.rpc_errors import (
     Answer,
     Failed,
@@ -37,6 +37,7 @@ REQUEST_BYTES: Final = 1_000_000
 MOST_PROOFS: Final = 512  # full requests that a smaller size has to pass before twice as many calls are tried again
 BREAKER_FIRST_SECONDS: Final = 0.5
 BREAKER_LONGEST_SECONDS: Final = 15.0
+FINALIZED: Final = "finalized"
 Call: TypeAlias = tuple[str, Sequence[Any]]
 
 
@@ -44,7 +45,8 @@ class RpcEndpoint:
     """One node. Keeps one connection and its own breaker state; use one instance a process and thread.
 
     `chain_id`, when given, is compared with eth_chainId before the first call and after every outage; another chain
-    raises WrongChain and nothing else is sent.
+    raises WrongChain and nothing else is sent. `finality_depth`: what is asked of the `finalized` block is asked of the one so many
+    blocks below this node's head, on a chain that marks none (0: the chain's own mark).
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class RpcEndpoint:
         *,
         chain_id: int | None = None,
         budget: float = 0.0,
+        finality_depth: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._finality_depth = finality_depth
         # Sends have a budget of their own: a flood of reads never keeps a transaction back.
         self._budgets = {read: TokenBucket(budget, clock=clock) for read in (True, False)}
         self._barred_until = 0.0
@@ -98,6 +102,7 @@ class RpcEndpoint:
         Raises RpcError for an error object, RpcUnavailable without a usable answer, WrongChain.
         """
         self._verify_chain()
+        ((method, params),) = self._numbered([(method, params)])
         return self._single(method, params)
 
     def batch(self, calls: Sequence[Call], limit: int = BATCH_LIMIT) -> list[Answer[Any]]:
@@ -110,10 +115,11 @@ class RpcEndpoint:
             return []
         try:
             self._verify_chain()
+            calls = self._numbered(calls)
         except RpcUnavailable as error:
             return [Missing(error.reason, sent=False, answer_status=error.answer_status)] * len(calls)
         except RpcError as error:
-            return [Missing(f"eth_chainId: {error.message}", sent=False)] * len(calls)
+            return [Missing(f"asked beforehand: {error.message}", sent=False)] * len(calls)
         first = self._next_id + 1
         self._next_id += len(calls)
         encoded = [encode(first + offset, method, params) for offset, (method, params) in enumerate(calls)]
@@ -138,6 +144,14 @@ class RpcEndpoint:
         if actual != self._chain_id:
             raise WrongChain(self.name, self._chain_id or 0, actual)
         self._verified = True
+
+    def _numbered(self, calls: Sequence[Call]) -> Sequence[Call]:
+        """The calls with a number in the place of the `finalized` mark, where the chain has none: of this very node, which may lag."""
+        if not self._finality_depth or not any(FINALIZED in params for _, params in calls):
+            return calls
+        head = quantity_or_unavailable(self._single("eth_blockNumber", ()), self.name)
+        final = hex_quantity(max(0, head - self._finality_depth))
+        return [(method, [final if one == FINALIZED else one for one in params]) for method, params in calls]
 
     def _single(self, method: str, params: Sequence[Any]) -> Any:
         self._next_id += 1
