@@ -28,6 +28,10 @@ class Table:
     note: str = ""
     template: str = field(default="admin/relayer/table.html", init=False)
 
+    def labelled(self) -> list[list[tuple[str, Any]]]:
+        """Each row's cells with the headings of their columns."""
+        return [list(zip(self.headers, row, strict=True)) for row in self.rows]
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
