@@ -69,6 +69,7 @@ TONES: Final[dict[str, str]] = {
     "halted": "bad",
 }
 _LONG_TEXT: Final = 160
+_LONG_COPY: Final = 20_000  # characters; every one of them stands in the page twice
 
 
 def badge(value: str | None) -> SafeString | str:
@@ -95,7 +96,7 @@ def code(text: str | None, keep: int = 6) -> SafeString | str:
     body = text if len(text) <= 2 * keep + 5 else f"{text[: keep + 2]}…{text[-keep:]}"
     return format_html(
         '<span class="rl-code" title="{0}"><code>{1}</code>'
-        '<button type="button" class="rl-copy" data-copy="{0}" aria-label="Copy {0}"><span class="material-symbols-outlined" aria-hidden="true">content_copy</span></button></span>',
+        '<button type="button" class="rl-copy" data-copy="{0}" aria-label="Copy {1}"><span class="material-symbols-outlined" aria-hidden="true">content_copy</span></button></span>',
         text,
         body,
     )
@@ -140,15 +141,16 @@ def moment(value: datetime | None) -> SafeString | str:
 
 
 def short_moment(value: datetime | None) -> SafeString | str:
-    """A time for a table's column: without year and zone, which stand in the tooltip."""
+    """A time for a table's column: the year only where it is not the present one. Where columns are narrow the zone is left to the tooltip."""
     if value is None:
         return NOTHING
     utc = value.astimezone(UTC)
+    shown = f"{utc:%b %d %H:%M:%S}" if utc.year == datetime.now(UTC).year else f"{utc:%Y-%m-%d %H:%M:%S}"
     return format_html(
-        '<time class="rl-time" datetime="{}" title="{}">{}</time>',
+        '<time class="rl-time" datetime="{}" title="{}">{}<span class="rl-zone"> UTC</span></time>',
         utc.isoformat(),
         f"{utc:%Y-%m-%d %H:%M:%S} UTC",
-        f"{utc:%b %d %H:%M:%S}",
+        shown,
     )
 
 
@@ -178,6 +180,8 @@ def tokens(value: Decimal | None) -> SafeString | str:
         return format_html('<span class="rl-number" title="{} base units">unlimited</span>', int(value))
     units = Decimal(value) / Decimal(10**18)
     shown = f"{units:.2e}" if units >= 10**12 else f"{units:,.4f}".replace(",", "\u202f")
+    if units < Decimal("0.0001"):
+        shown = "< 0.0001" if units > 0 else "0"
     return format_html('<span class="rl-number" title="{} base units">{}</span>', int(value), shown)
 
 
@@ -192,8 +196,9 @@ def wrapped(text: str | None) -> SafeString | str:
 
 
 def stacked(parts: Iterable[Any]) -> SafeString:
-    """Values under one another in one cell."""
-    return format_html_join("", '<div class="rl-line">{}</div>', ((part,) for part in parts))
+    """Values under one another in one cell; nothing for none."""
+    lines = format_html_join("", '<div class="rl-line">{}</div>', ((part,) for part in parts))
+    return format_html('<div class="rl-lines">{}</div>', lines) if lines else lines
 
 
 def stacked_pairs(pairs: Iterable[tuple[str, Any]]) -> SafeString:
@@ -237,11 +242,24 @@ _MODELS: Final[dict[int, str]] = {
 }
 
 
+def size(count: int) -> str:
+    """A number of bytes."""
+    return f"{number(count)} bytes"
+
+
+def long_code(text: str) -> SafeString | str:
+    """Hex of many bytes: its ends and its size, with a button that copies the whole as long as that is no burden to the page."""
+    told = size((len(text) - 2) // 2)
+    if len(text) <= _LONG_COPY:
+        return format_html("{} {}", code(text, 12), told)
+    return format_html('<span class="rl-code"><code>{}…{}</code></span> {}', text[:14], text[-12:], told)
+
+
 def _shortened(value: Any) -> Any:
     """The value with long texts cut, so that a ciphertext does not fill the page."""
     if isinstance(value, str) and len(value) > _LONG_TEXT:
-        size = f"{(len(value) - 2) // 2:,} bytes" if value.startswith("0x") else f"{len(value):,} characters"
-        return f"{value[:74]}…{value[-8:]} ({size})"
+        told = size((len(value) - 2) // 2) if value.startswith("0x") else f"{number(len(value))} characters"
+        return f"{value[:74]}…{value[-8:]} ({told})"
     if isinstance(value, dict):
         return {key: _shortened(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -250,13 +268,36 @@ def _shortened(value: Any) -> Any:
 
 
 def document(value: Any) -> SafeString | str:
-    """JSON, indented; long texts shortened."""
+    """Named values in words where there is nothing else, else JSON, indented; long texts shortened."""
     if value in (None, {}, []):
         return NOTHING
+    if isinstance(value, str):
+        return wrapped(_shortened(value))
+    if isinstance(value, dict) and all(_told(one) for one in value.values()):
+        return stacked(
+            format_html('<span class="rl-note">{}</span> {}', str(name).replace("_", " "), _words(one))
+            for name, one in value.items()
+        )
     return format_html(
         '<pre class="rl-json" tabindex="0">{}</pre>',
         json.dumps(_shortened(value), indent=2, ensure_ascii=False, default=str),
     )
+
+
+def _told(value: Any) -> bool:
+    """Whether a value of a document is one value, or some."""
+    return not isinstance(value, dict) and not (
+        isinstance(value, list) and any(isinstance(one, dict | list) for one in value)
+    )
+
+
+def _words(value: Any) -> SafeString | str:
+    """One value of a document, or some after one another."""
+    if isinstance(value, list):
+        return format_html_join(", ", "{}", ((_words(one),) for one in value)) if value else NOTHING
+    if isinstance(value, str) and value.startswith("0x") and len(value) > 20:
+        return long_code(value) if len(value) > _LONG_TEXT else code(value)
+    return plain(_shortened(value))
 
 
 def plain(value: Any) -> SafeString | str:
@@ -267,9 +308,7 @@ def plain(value: Any) -> SafeString | str:
         return "yes" if value else "no"
     if isinstance(value, bytes | memoryview):
         return (
-            hex_code(value)
-            if len(bytes(value)) <= 65
-            else f"{as_hex(bytes(value)[:24])}… ({len(bytes(value)):,} bytes)"
+            hex_code(value) if len(bytes(value)) <= 65 else f"{as_hex(bytes(value)[:24])}… ({size(len(bytes(value)))})"
         )
     if isinstance(value, datetime):
         return moment(value)

@@ -14,7 +14,9 @@ _MOST_DECIMALS: Final = 36
 
 def units(amount: Decimal | int) -> Any:
     """Token units, thousands apart; which decimals they have is the token's matter."""
-    return format_html('<span class="rl-number">{}</span>', _apart(int(amount)))
+    return format_html(
+        '<span class="rl-number">{} {}</span>', _apart(int(amount)), "unit" if abs(amount) == 1 else "units"
+    )
 
 
 def money(amount: Decimal | int, token: str) -> Any:

@@ -20,7 +20,7 @@ from requests_app.admin.explain import INTENT_MEANING
 from requests_app.admin.money import money
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
-from requests_app.admin.subject import attempt_table, open_case, slot_table
+from requests_app.admin.subject import account_link, attempt_table, open_case, slot_table
 from requests_app.admin.webhooks import told_sections
 from requests_app.expiry import expiry_of
 from requests_app.models import (
@@ -72,7 +72,7 @@ def standing(row: PaymentIntent) -> list[tuple[str, Any]]:
         ("Payment id", cells.code(row.public_id, 30)),
         ("Payment ref", cells.hex_code(row.ref)),
         ("Transaction", cells.hex_code(row.tx_hash)),
-        ("Client", row.account.name),
+        ("Client", account_link(row.account)),
         ("Version", row.version),
         ("Created", cells.moment(row.created_at)),
         ("To be authorized before", cells.moment(row.expires_at)),
@@ -131,11 +131,12 @@ def postings(legs: Sequence[tuple[str, Decimal | int]], token: str) -> Any:
     """(account, amount) of an entry's legs under one another."""
     if not legs:
         return cells.NOTHING
-    return format_html_join(
+    lines = format_html_join(
         "",
         '<div class="rl-line rl-leg"><span>{}</span><span>{}</span></div>',
         ((cells.code(account, 12), money(amount, token)) for account, amount in legs),
     )
+    return format_html('<div class="rl-lines">{}</div>', lines)
 
 
 def sending(row: PaymentIntent) -> list[Section]:
@@ -300,7 +301,7 @@ class PaymentAdmin(RecordAdmin):
     @display(description="Payer, merchant")
     def parties(self, obj: PaymentIntent) -> Any:
         """Who pays whom."""
-        return format_html("<div>{}</div>", cells.stacked((cells.code(obj.payer), cells.code(obj.merchant))))
+        return cells.stacked((cells.code(obj.payer), cells.code(obj.merchant)))
 
     @display(description="Transaction")
     def transaction(self, obj: PaymentIntent) -> Any:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.text import capfirst
 
 from requests_app.admin import cells
@@ -38,6 +41,8 @@ MODELS: dict[Kind, type[GatewayRequest]] = {
 }
 _TIMELINE_LIMIT = 200
 _EVENT_LIMIT = 50
+_SECONDS_DIGITS = 10
+_ADDRESS_CHARACTERS = 42
 
 
 def find_subject(kind: int, subject_id: int) -> GatewayRequest | PaymentIntent | None:
@@ -90,8 +95,16 @@ def clients(row: GatewayRequest) -> Any:
     """Who asked; clients with the same content share one row."""
     views = RequestClient.objects.filter(kind=row.kind, request_id=row.pk)[:20]
     names = Account.objects.in_bulk([view.client_id for view in views])
-    lines = [f"{names[view.client_id].name}{' (withdrawn)' if view.canceled_at else ''}" for view in views]
+    lines = [
+        format_html("{}{}", account_link(names[view.client_id]), " (withdrawn)" if view.canceled_at else "")
+        for view in views
+    ]
     return cells.stacked(lines) if lines else cells.NOTHING
+
+
+def account_link(account: Account) -> Any:
+    """A client's name, which leads to its page."""
+    return cells.link(account.name, reverse("admin:requests_app_account_change", args=(account.pk,)))
 
 
 def queue_place(row: GatewayRequest) -> Any:
@@ -109,21 +122,26 @@ def question(row: GatewayRequest) -> Section:
         return Facts("What was asked", [("Payload", "No longer kept.")])
     body: dict[str, Any] = payload.body
     return Facts(
-        "What was asked", [(name.replace("_", " ").capitalize(), asked(value)) for name, value in body.items()]
+        "What was asked", [(name.replace("_", " ").capitalize(), asked(value, name)) for name, value in body.items()]
     )
 
 
-def asked(value: Any) -> Any:
-    """One field of a payload. Everything in it came from outside and is escaped."""
+def asked(value: Any, name: str = "") -> Any:
+    """One field of a payload, by its name's meaning and its form. Everything in it came from outside and is escaped."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return cells.stacked(cells.code(item) for item in value) if value else cells.NOTHING
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return cells.stacked(
             cells.stacked_pairs((name, cells.code(str(text))) for name, text in item.items()) for item in value
         )
-    if isinstance(value, str) and value.startswith("0x") and len(value) > 2 * 65 + 2:
-        return cells.document(value)
-    return cells.code(str(value), 20)
+    text = str(value)
+    if name.endswith("timestamp") and text.isascii() and text.isdecimal() and len(text) <= _SECONDS_DIGITS:
+        return cells.moment(datetime.fromtimestamp(int(text), UTC))
+    if not text.startswith("0x"):
+        return cells.wrapped(text.replace("_", " ") if name == "type" else text)
+    if len(text) > 2 * 65 + 2:
+        return cells.long_code(text)
+    return cells.code(text, 20 if len(text) <= _ADDRESS_CHARACTERS else 10)
 
 
 def answer(row: GatewayRequest) -> list[Section]:
@@ -158,7 +176,7 @@ def shares(row: UserDecryptRequest) -> Section:
         [
             (
                 share.share_index,
-                f"{len(bytes(share.share)):,} bytes",
+                cells.size(len(bytes(share.share))),
                 cells.hex_code(share.kms_signature),
                 cells.hex_code(share.tx_hash),
                 cells.short_moment(share.created_at),
@@ -167,7 +185,7 @@ def shares(row: UserDecryptRequest) -> Section:
         ],
         "No share has arrived yet.",
         frozenset({0}),
-        f"{reference.n if reference else 0} of {needed if needed is not None else '?'} needed",
+        f"{reference.n if reference else 0} read, {needed if needed is not None else 'an unknown number'} needed",
     )
 
 
@@ -193,7 +211,7 @@ def slot_table(slots: Sequence[NonceSlot]) -> Table:
         [
             (
                 cells.code(str(signers[slot.signer_id])),
-                slot.nonce,
+                cells.number(slot.nonce),
                 cells.badge(slot.state),
                 cells.short_moment(slot.opened_at),
                 cells.short_moment(slot.closed_at),
@@ -213,7 +231,7 @@ def attempt_table(attempts: Sequence[TxAttempt]) -> Table:
         ("Nonce / no.", "State", "Transaction", "Fee cap, tip", "Gas", "Sent", "Block", "Receipt", "Last error"),
         [
             (
-                f"{attempt.nonce} / {attempt.seq}",
+                f"{cells.number(attempt.nonce)} / {attempt.seq}",
                 cells.badge(attempt.state),
                 cells.hex_code(attempt.tx_hash),
                 cells.stacked((cells.gwei(attempt.max_fee_per_gas), cells.gwei(attempt.max_priority_fee))),

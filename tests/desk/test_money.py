@@ -21,7 +21,7 @@ TOKEN = "0x" + "Ab" * 20
         (0, 12_345, "12\u202f345 dUSD"),
         (1, 15, "1.5 dUSD"),
         (18, 2**256 - 1, "457.584007913129639935 dUSD"),
-        (99, 5, ">5<"),  # no such token: units
+        (99, 5, ">5 units<"),  # no such token
     ],
 )
 def test_an_amount_in_the_decimals_of_its_token(decimals: int, amount: int, text: str, settings: Any) -> None:
@@ -32,6 +32,6 @@ def test_an_amount_in_the_decimals_of_its_token(decimals: int, amount: int, text
 
 def test_an_amount_of_a_token_that_is_not_configured_is_in_units(settings: Any) -> None:
     settings.PAYMENT_TOKENS = [{"address": "0x" + "00" * 20, "symbol": "<b>", "decimals": 6}]
-    assert "1\u202f250\u202f000<" in str(money(1_250_000, TOKEN))
+    assert "1\u202f250\u202f000 units<" in str(money(1_250_000, TOKEN))
     settings.PAYMENT_TOKENS = [{"address": TOKEN, "symbol": "<b>", "decimals": 6}]
     assert "&lt;b&gt;" in str(money(1_250_000, TOKEN))
