@@ -8,6 +8,7 @@ from typing import Any
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from unfold.decorators import display
@@ -168,7 +169,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             "No event has been read.",
             frozenset({0}),
         )
-        return self._extra(request, source_id, f"Envelopes of source {source_id}", table, older)
+        return self._extra(request, source_id, "Envelopes", table, older)
 
     def dead_view(self, request: HttpRequest, source_id: int) -> HttpResponse:
         """Events that a consumer could not apply."""
@@ -177,7 +178,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
         rows, older = older_than(DeadEnvelope.objects.filter(source_id=source_id), request, "position", _PAGE)
         table = Table(
             "Dead letters",
-            ("Consumer", "Block / log", "Error", "Text", "Tried", "First", "Resolved"),
+            ("Consumer", "Block / log", "Error", "Text", "Tried", "First seen", "Resolved"),
             [
                 (
                     d.consumer,
@@ -193,16 +194,17 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             "Every event could be applied.",
             frozenset({1, 4}),
         )
-        return self._extra(request, source_id, f"Dead letters of source {source_id}", table, older)
+        return self._extra(request, source_id, "Dead letters", table, older)
 
     def _extra(self, request: HttpRequest, source_id: int, title: str, table: Table, older: str) -> HttpResponse:
+        source = get_object_or_404(EnvelopeSource, pk=source_id)
         context = {
             "sections": [table],
             "links": [("The source", reverse("admin:requests_app_envelopesource_change", args=(source_id,)))],
             "older_url": older,
             "newest_url": "?" if "before" in request.GET else "",
         }
-        return self.render_page(request, title, context)
+        return self.render_page(request, f"{title} of {source.name}", context)
 
 
 @admin.register(EnvelopeConflict)

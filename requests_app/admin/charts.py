@@ -151,7 +151,7 @@ def _ceiling(value: float) -> float:
 
 
 def _moment(start: int, span: Span) -> str:
-    form = "%b %d %H:%M" if span.grain > MINUTE else "%H:%M"
+    form = "%b %d %H:%M UTC" if span.grain > MINUTE else "%H:%M UTC"
     return datetime.fromtimestamp(start, UTC).strftime(form)
 
 
@@ -165,7 +165,7 @@ def throughput(span: Span, steps: Sequence[int], rows: Sequence[Ended]) -> Chart
     width = WIDTH / len(steps)
     bars = []
     for index, step in enumerate(steps):
-        text = f"{_moment(step, span)} UTC: {good[step]} answered, {bad[step]} failed or timed out"
+        text = f"{_moment(step, span)}: {good[step]} answered, {bad[step]} failed or timed out"
         base = HEIGHT
         for count, tone in ((good[step], "good"), (bad[step], "bad")):
             if count:
@@ -175,12 +175,11 @@ def throughput(span: Span, steps: Sequence[int], rows: Sequence[Ended]) -> Chart
                     Bar(round(index * width, 2), round(base, 2), round(width * 0.8, 2), round(size, 2), tone, text)
                 )
     per_minute = sum(good.values()) / (span.seconds / 60)
-    words = (
-        f"{sum(good.values())} answered, {sum(bad.values())} failed or timed out; {per_minute:.1f} answered a minute"
-    )
+    rate = "fewer than 0.1" if 0 < per_minute < 0.05 else f"{per_minute:.1f}"
+    words = f"{cells.number(good.total())} answered, {cells.number(bad.total())} failed or timed out; {rate} answered a minute"
     every = cells.duration(span.grain)
     return Chart(
-        f"Ended requests, by {every}",
+        f"Ended requests, a bar for every {every}",
         words,
         f"{top:.0f}",
         _moment(steps[0], span),

@@ -98,8 +98,8 @@ def troubles(now: Overview) -> list[str]:
     return found
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str, many: str = "") -> str:
+    return f"{cells.number(number)} {noun if number == 1 else many or f'{noun}s'}"
 
 
 def cluster_works(now: Overview, cluster: str) -> bool:
@@ -123,7 +123,7 @@ def listener_troubles(row: Listener) -> list[str]:
 
 def signer_troubles(row: Signer) -> list[str]:
     """What is wrong with one signer."""
-    name = f"Signer 0x{row.address.hex()[:8]}…"
+    name = f"Signer 0x{row.address.hex()[:8]}…{row.address.hex()[-6:]}"
     if row.status != "active":
         return [f"{name} is {row.status}."]
     if row.balance_wei is not None and row.balance_wei <= 0:
@@ -166,12 +166,14 @@ def figures(now: Overview) -> Section:
             ),
             Figure("On their way", cells.number(waiting), "info", f"oldest in its state: {cells.duration(oldest)}"),
             Figure(
-                "Jobs in queue", cells.number(jobs), "neutral", "", reverse("admin:requests_app_queuejob_changelist")
+                "Jobs in queue",
+                cells.number(jobs),
+                "neutral",
+                f"{cells.number(sum(row.visible for row in now.queues))} of them claimable",
+                reverse("admin:requests_app_queuejob_changelist"),
             ),
-            Figure("Completed", cells.number(done), "good", "since the figures began"),
-            Figure(
-                "Failed or timed out", cells.number(failed), "warn" if failed else "neutral", "since the figures began"
-            ),
+            Figure("Completed", cells.number(done), "good", "since the first one"),
+            Figure("Failed or timed out", cells.number(failed), "warn" if failed else "neutral", "since the first one"),
         ],
     )
 
@@ -210,11 +212,11 @@ def payments(now: Overview) -> Section:
     row += [_count_cell(counts[state], oldest.get(state.value), f"{url}?state__exact={state}") for state in IntentState]
     findings = sum(one.findings or 0 for one in now.reconciled)
     books = [
-        f"{cells.number(now.books.open_holds)} open holds"
+        _counted(now.books.open_holds, "open hold")
         + (f", oldest {cells.duration(now.books.oldest_hold_seconds)}" if now.books.open_holds else ""),
-        f"{cells.number(now.books.head)} journal entries",
-        f"{cells.number(now.letters.rows)} dead letters",
-        f"{cells.number(findings)} findings of the reconciliation",
+        _counted(now.books.head, "journal entry", "journal entries"),
+        _counted(now.letters.rows, "dead letter"),
+        f"{_counted(findings, 'finding')} of the reconciliation",
     ]
     headers = ["Kind", *(state.value.replace("_", " ").capitalize() for state in IntentState)]
     numeric = frozenset(range(1, len(headers)))
@@ -303,7 +305,17 @@ def listeners(now: Overview) -> Section:
         )
         for row in now.listeners
     ]
-    headers = ("Source", "Chain", "State", "Stored to block", "Behind", "Reorgs", "Cursor moved", "Last turn", "Owner")
+    headers = (
+        "Source",
+        "Chain",
+        "State",
+        "Stored up to block",
+        "Behind",
+        "Reorgs",
+        "Cursor moved",
+        "Last turn",
+        "Owner",
+    )
     return Table("Listeners", headers, rows, "No source is known yet.", frozenset({1, 3, 4, 5, 6, 7}))
 
 

@@ -23,7 +23,7 @@ from requests_app.models.reviews import ReviewAction
 class DecisionAdmin(RecordAdmin):
     """Decisions, newest first."""
 
-    list_display = ("number", "of", "what", "decided_by", "second_by", "progress", "decided")
+    list_display = ("number", "of", "what", "decided_by", "second", "progress", "decided")
     list_display_links = ("number",)
     list_filter = ("state", "action")
     list_select_related = ("case",)
@@ -45,6 +45,11 @@ class DecisionAdmin(RecordAdmin):
     def what(self, obj: ReviewDecision) -> Any:
         """The action in words."""
         return TITLES[ReviewAction(obj.action)]
+
+    @display(description="Second person")
+    def second(self, obj: ReviewDecision) -> Any:
+        """Who confirmed or refused it."""
+        return obj.second_by or cells.NOTHING
 
     @display(description="State")
     def progress(self, obj: ReviewDecision) -> Any:

@@ -29,7 +29,7 @@ _PAGE: Final = 50
 class LedgerAdmin(ExtraPages, RecordAdmin):
     """Entries of the journal, newest first; balances by account on a page of their own."""
 
-    list_display = ("number", "entry", "of", "moves", "by_actor", "transaction", "when")
+    list_display = ("number", "entry", "of", "moves", "by", "transaction", "when")
     list_display_links = ("number",)
     list_filter = ("kind",)
     ordering = ("-seq",)
@@ -145,6 +145,11 @@ class LedgerAdmin(ExtraPages, RecordAdmin):
     def moves(self, obj: Any) -> Any:
         """Its legs."""
         return postings([(leg["account"], int(leg["amount"])) for leg in obj.legs], obj.token)
+
+    @display(description="By")
+    def by(self, obj: LedgerEntry) -> Any:
+        """Which part of the relayer, or who."""
+        return obj.by_actor
 
     @display(description="Transaction")
     def transaction(self, obj: LedgerEntry) -> Any:

@@ -29,7 +29,7 @@ _DROP: Final = "drop"
 class LetterAdmin(RecordAdmin):
     """Newest first; a parked one can be redriven or dropped, once."""
 
-    list_display = ("number", "of", "progress", "queue", "attempts", "cycles", "why", "parked")
+    list_display = ("number", "of", "progress", "queue", "attempts", "given_up", "why", "parked")
     list_display_links = ("number",)
     list_filter = ("status",)
     search_fields = ("=job_key",)
@@ -46,7 +46,7 @@ class LetterAdmin(RecordAdmin):
             ("Attempts", obj.attempts),
             ("Given up", f"{obj.cycles}×"),
             ("Why", cells.wrapped(obj.reason)),
-            ("State of its row then", cells.badge(obj.subject_state)),
+            ("Its state then", cells.badge(obj.subject_state)),
             ("Parked", cells.moment(obj.parked_at)),
             ("Resolved by", obj.resolved_by or cells.NOTHING),
             ("Resolved", cells.moment(obj.resolved_at)),
@@ -55,6 +55,10 @@ class LetterAdmin(RecordAdmin):
         if obj.status == LetterStatus.PARKED.value and request.user.has_perm(PERMISSION):
             sections.insert(0, DeedForms("What you can do", "once, and for good", _forms()))
         return sections
+
+    def page_title(self, obj: DeadLetter) -> str:
+        """What was given up."""
+        return f"Dead letter of {cells.kind_words(obj.kind)} #{obj.subject_id}"
 
     def act(self, request: HttpRequest, obj: Any) -> HttpResponse:
         """Redrive or drop. Raises PermissionDenied. Of two persons one has an effect."""
@@ -91,6 +95,11 @@ class LetterAdmin(RecordAdmin):
     def progress(self, obj: DeadLetter) -> Any:
         """Whether somebody has seen to it."""
         return cells.badge(obj.status)
+
+    @display(description="Given up")
+    def given_up(self, obj: DeadLetter) -> Any:
+        """How often: a letter that was redriven may come back."""
+        return f"{obj.cycles}×"
 
     @display(description="Why")
     def why(self, obj: DeadLetter) -> Any:

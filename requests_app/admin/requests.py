@@ -215,7 +215,7 @@ class InputProofAdmin(RequestAdmin):
 class TransitionAdmin(RecordAdmin):
     """The append-only log of state changes."""
 
-    list_display = ("number", "of", "became", "because", "actor", "reason", "transaction", "when")
+    list_display = ("number", "of", "became", "because", "by", "reason", "transaction", "when")
     list_display_links = ("number",)
     list_filter = ("kind",)
     ordering = ("-id",)
@@ -239,6 +239,11 @@ class TransitionAdmin(RecordAdmin):
     def because(self, obj: RequestTransition) -> Any:
         """The verb; what it means in the tooltip."""
         return format_html('<span class="rl-time" title="{}">{}</span>', step(obj.verb), obj.verb.replace("_", " "))
+
+    @display(description="By")
+    def by(self, obj: RequestTransition) -> Any:
+        """Which part of the relayer, or who."""
+        return obj.actor
 
     @display(description="Transaction")
     def transaction(self, obj: RequestTransition) -> Any:
@@ -286,7 +291,7 @@ class ShareAdmin(RecordAdmin):
     @display(description="Size")
     def size(self, obj: UserDecryptShare) -> Any:
         """Bytes of the share."""
-        return f"{len(bytes(obj.share)):,} bytes"
+        return cells.size(len(bytes(obj.share)))
 
     @display(description="Transaction")
     def transaction(self, obj: UserDecryptShare) -> Any:

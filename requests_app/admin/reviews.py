@@ -146,7 +146,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
         """The case number; links to the page."""
         return format_html('<span class="rl-time">Case {}</span>', obj.pk)
 
-    @display(description="Request")
+    @display(description="About")
     def of(self, obj: ReviewCase) -> Any:
         """The request that stopped."""
         return cells.subject(obj.kind, obj.subject_id)
@@ -154,7 +154,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
     @display(description="Why it stopped", ordering="reason_code")
     def why(self, obj: ReviewCase) -> Any:
         """The reason in words."""
-        return reason(obj.reason_code).headline
+        return cells.wrapped(reason(obj.reason_code).headline)
 
     @display(description="Status")
     def state(self, obj: ReviewCase) -> Any:

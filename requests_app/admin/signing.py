@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.utils.html import format_html
 from unfold.decorators import display
@@ -29,10 +30,10 @@ def slots_with_subjects(title: str, slots: Sequence[NonceSlot], note: str = "") 
     """Nonce slots with the request each belongs to."""
     return Table(
         title,
-        ("Nonce", "State", "Request", "Opened", "Closed", "Epoch", "Winner"),
+        ("Nonce", "State", "About", "Opened", "Closed", "Epoch", "Winner"),
         [
             (
-                slot.nonce,
+                cells.number(slot.nonce),
                 cells.badge(slot.state),
                 cells.subject(slot.kind, slot.subject_id),
                 cells.short_moment(slot.opened_at),
@@ -42,10 +43,15 @@ def slots_with_subjects(title: str, slots: Sequence[NonceSlot], note: str = "") 
             )
             for slot in slots
         ],
-        "No slots.",
+        "It has taken no nonce.",
         frozenset({0, 5}),
         note,
     )
+
+
+def brief(address: str) -> str:
+    """A signer's address as lists and titles name it."""
+    return f"{address[:10]}…{address[-6:]}"
 
 
 @admin.register(Signer)
@@ -65,7 +71,7 @@ class SignerAdmin(ExtraPages, RecordAdmin):
     def account(self, obj: Signer) -> Any:
         """The address, shortened; links to the page."""
         text = str(obj)
-        return format_html('<span class="rl-time">{}…{}</span>', text[:10], text[-6:])
+        return format_html('<span class="rl-time" title="{}">{}</span>', text, brief(text))
 
     @display(description="Status")
     def state(self, obj: Signer) -> Any:
@@ -142,7 +148,8 @@ class SignerAdmin(ExtraPages, RecordAdmin):
             "older_url": older,
             "newest_url": "?" if "before" in request.GET else "",
         }
-        return self.render_page(request, f"Nonces of signer {signer_id}", context)
+        signer = get_object_or_404(Signer, pk=signer_id)
+        return self.render_page(request, f"Nonces of signer {brief(str(signer))}", context)
 
 
 @admin.register(TxAttempt)
@@ -156,8 +163,8 @@ class AttemptAdmin(RecordAdmin):
         "slot",
         "max_fee",
         "sent",
-        "block_number",
-        "error_class",
+        "block",
+        "error",
         "prepared",
     )
     list_display_links = ("number",)
@@ -170,6 +177,11 @@ class AttemptAdmin(RecordAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Without the raw bytes, which no page needs."""
         return super().get_queryset(request).defer("raw_tx")  # type: ignore[no-any-return]
+
+    def page_title(self, obj: TxAttempt) -> str:
+        """Its hash, shortened: the whole stands below, with a button that copies it."""
+        text = str(obj)
+        return f"Attempt {text[:10]}…{text[-6:]}"
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -193,7 +205,7 @@ class AttemptAdmin(RecordAdmin):
     @display(description="Nonce / no.")
     def slot(self, obj: TxAttempt) -> Any:
         """Which nonce, and the how-manieth transaction at it."""
-        return format_html('<span class="rl-time">{} / {}</span>', obj.nonce, obj.seq)
+        return format_html('<span class="rl-time">{} / {}</span>', cells.number(obj.nonce), obj.seq)
 
     @display(description="Sent")
     def sent(self, obj: TxAttempt) -> Any:
@@ -205,7 +217,17 @@ class AttemptAdmin(RecordAdmin):
         """What is known of it."""
         return cells.badge(obj.state)
 
-    @display(description="Max fee")
+    @display(description="Block")
+    def block(self, obj: TxAttempt) -> Any:
+        """The block that holds it."""
+        return cells.number(obj.block_number)
+
+    @display(description="Error")
+    def error(self, obj: TxAttempt) -> Any:
+        """Of what kind the last error was."""
+        return obj.error_class or cells.NOTHING
+
+    @display(description="Fee cap")
     def max_fee(self, obj: TxAttempt) -> Any:
         """Fee cap a gas."""
         return cells.gwei(obj.max_fee_per_gas)
@@ -218,14 +240,13 @@ class AttemptAdmin(RecordAdmin):
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """The attempt, and whose nonce it used."""
         slot = NonceSlot.objects.filter(signer_id=obj.signer_id, nonce=obj.nonce).first()
+        signer = Signer.objects.get(pk=obj.signer_id)
         facts = [
             ("Transaction", cells.code(cells.as_hex(obj.tx_hash), 64)),
-            ("Request", cells.subject(slot.kind, slot.subject_id) if slot else cells.NOTHING),
+            ("About", cells.subject(slot.kind, slot.subject_id) if slot else cells.NOTHING),
             (
                 "Signer",
-                cells.link(
-                    f"signer {obj.signer_id}", reverse("admin:requests_app_signer_change", args=(obj.signer_id,))
-                ),
+                cells.link(brief(str(signer)), reverse("admin:requests_app_signer_change", args=(signer.pk,))),
             ),
             ("Lease epoch", cells.number(obj.epoch)),
             ("Signed", cells.moment(obj.prepared_at)),

@@ -39,7 +39,7 @@ NEWEST: Final = 20
 class WebhookAdmin(RecordAdmin):
     """Where clients want to be told. Their own business: the desk only looks."""
 
-    list_display = ("name", "account", "progress", "goes_to", "made")
+    list_display = ("name", "account", "progress", "goes_to", "created")
     list_display_links = ("name",)
     list_filter = ("state",)
     list_select_related = ("account",)
@@ -57,8 +57,8 @@ class WebhookAdmin(RecordAdmin):
             ("Description", cells.wrapped(obj.description)),
             ("Events", cells.wrapped(", ".join(obj.events))),
             ("Kinds", cells.wrapped(", ".join(kinds))),
-            ("Made", cells.moment(obj.created_at)),
-            ("Changed", cells.moment(obj.updated_at)),
+            ("Created", cells.moment(obj.created_at)),
+            ("Updated", cells.moment(obj.updated_at)),
             ("Former secret signs until", cells.moment(obj.former_until)),
         ]
         told = WebhookDelivery.objects.filter(webhook_id=obj.pk).order_by("-id")[:NEWEST]
@@ -106,8 +106,8 @@ class WebhookAdmin(RecordAdmin):
         """Its URL without what may be secret."""
         return cells.wrapped(without_path(obj.url))
 
-    @display(description="Made")
-    def made(self, obj: Webhook) -> Any:
+    @display(description="Created")
+    def created(self, obj: Webhook) -> Any:
         """When its client made it."""
         return cells.short_moment(obj.created_at)
 
@@ -164,6 +164,10 @@ class DeliveryAdmin(RecordAdmin):
             not_now = [("Send again", refused)] if refused else []
             sections.insert(0, DeedForms("What you can do", "at once", forms, not_now))
         return sections
+
+    def page_title(self, obj: WebhookDelivery) -> str:
+        """The id that its receiver knows."""
+        return f"Webhook delivery {message_id(obj.public_id)}"
 
     def act(self, request: HttpRequest, obj: Any) -> HttpResponse:
         """Send it again. Raises PermissionDenied. Of two persons one has an effect."""
@@ -245,7 +249,7 @@ def outcome(one: WebhookDelivery) -> Any:
     """The receiver's status, or why there is none."""
     if one.last_error:
         return cells.wrapped(one.last_error)
-    return cells.NOTHING if one.last_status is None else str(one.last_status)
+    return cells.NOTHING if one.last_status is None else f"the receiver answered {one.last_status}"
 
 
 def target_of(request: HttpRequest, hook: Webhook) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from unfold.decorators import display
 from requests_app.admin import cells
 from requests_app.admin.base import RecordAdmin
 from requests_app.admin.case_parts import OUTCOME_TONES
+from requests_app.admin.page import Facts, Section
 from requests_app.models import Command, ExecLease, QueueJob, WorkerBeat
 from requests_app.states import Kind
 from requests_app.store.intents import SETTLE
@@ -52,15 +54,30 @@ class QueueFilter(SimpleListFilter):
 class JobAdmin(RecordAdmin):
     """Jobs that are not acknowledged yet."""
 
-    list_display = ("job_key", "of", "queue", "state", "attempt", "priority", "leased_by", "waiting")
+    list_display = ("job_key", "of", "queue", "state", "attempt", "priority", "holder", "waiting")
     list_filter = (QueueFilter, "kind")
     search_fields = ("=job_key",)
     search_help_text = "Job key, kind/row number (exact)"
     ordering = ("id",)
 
-    @display(description="Request")
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """What it carries, where it stands and who has it."""
+        facts: list[tuple[str, Any]] = [
+            ("State", self.state(obj)),
+            ("About", self.of(obj)),
+            ("Job key", cells.code(obj.job_key, 34)),
+            ("Queue", obj.queue),
+            ("Attempt", obj.attempt),
+            ("Priority", obj.priority),
+            ("Leased by", self.holder(obj)),
+            ("Claimable from", cells.moment(obj.visible_at)),
+            ("In queue since", cells.moment(obj.enqueued_at)),
+        ]
+        return [Facts("Job", facts)]
+
+    @display(description="About")
     def of(self, obj: QueueJob) -> Any:
-        """The request that the job carries."""
+        """The request or payment that the job carries."""
         return cells.subject(obj.kind, obj.subject_id)
 
     @display(description="State")
@@ -71,6 +88,13 @@ class JobAdmin(RecordAdmin):
             word, tone = ("leased", "info") if obj.leased_by else ("waits", "neutral")
             return cells.toned(f"{word} {cells.duration(left)}", tone)
         return cells.toned("claimable", "good")
+
+    @display(description="Leased by")
+    def holder(self, obj: QueueJob) -> Any:
+        """Who has it; whose lease has run out is only the last who had it."""
+        if not obj.leased_by:
+            return cells.NOTHING
+        return obj.leased_by if _seconds_until(obj.visible_at) > 0 else f"{obj.leased_by}, run out"
 
     @display(description="In queue for")
     def waiting(self, obj: QueueJob) -> Any:
@@ -86,6 +110,20 @@ class LeaseAdmin(RecordAdmin):
     search_fields = ("=resource",)
     search_help_text = "Resource (exact)"
     ordering = ("resource",)
+
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """Who holds it, since when and until when."""
+        facts: list[tuple[str, Any]] = [
+            ("State", self.state(obj)),
+            ("Resource", cells.code(obj.resource, 64)),
+            ("Holder", cells.wrapped(obj.instance)),
+            ("Epoch", cells.number(obj.epoch)),
+            ("Taken", cells.moment(obj.acquired_at)),
+            ("Renewed", cells.moment(obj.renewed_at)),
+            ("Lasts until", cells.moment(obj.lease_until)),
+            ("Found", obj.how.replace("_", " ")),
+        ]
+        return [Facts("Lease", facts)]
 
     @display(description="State")
     def state(self, obj: ExecLease) -> Any:
@@ -153,6 +191,32 @@ class CommandAdmin(RecordAdmin):
     search_help_text = "Command id (exact)"
     ordering = ("-created_at",)
 
+    def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
+        """What was asked of whom, and what became of it."""
+        asked: list[tuple[str, Any]] = [
+            ("State", self.progress(obj)),
+            ("Kind", obj.kind.replace("_", " ")),
+            ("About", self.on(obj)),
+            ("Carried out by", cells.code(obj.resource, 64)),
+            ("Requested by", obj.requested_by),
+            ("Asked", cells.moment(obj.created_at)),
+            ("Only in state", cells.badge(obj.expected_status)),
+            ("Only in epoch", cells.number(obj.epoch)),
+            ("Payload", cells.document(obj.payload)),
+            ("Payload hash", cells.hex_code(obj.payload_hash)),
+        ]
+        done: list[tuple[str, Any]] = [
+            ("Outcome", self.became(obj)),
+            ("Attempts", cells.number(obj.attempts)),
+            ("Taken by", obj.claimed_by or cells.NOTHING),
+            ("Taken until", cells.moment(obj.claim_until)),
+            ("Done by", obj.consumer or cells.NOTHING),
+            ("Done", cells.moment(obj.consumed_at)),
+            ("Epoch", cells.number(obj.consumed_epoch)),
+            ("Result", cells.document(obj.result)),
+        ]
+        return [Facts("What was asked", asked), Facts("What became of it", done)]
+
     @display(description="Command", ordering="command_id")
     def name(self, obj: Command) -> Any:
         """The command's id, a long one shortened; links to the page."""
@@ -163,7 +227,7 @@ class CommandAdmin(RecordAdmin):
         """What became of it."""
         return cells.toned(obj.outcome, OUTCOME_TONES.get(obj.outcome, "neutral")) if obj.outcome else cells.NOTHING
 
-    @display(description="On")
+    @display(description="About")
     def on(self, obj: Command) -> Any:
         """The request or resource it is about."""
         return (

@@ -18,6 +18,7 @@ from requests_app.admin.explain import EVENTS
 from requests_app.admin.subject import MODELS
 from requests_app.models.reviews import ReasonCode
 from requests_app.states import REQUEST_KINDS, Kind, Status
+from requests_app.webhook_messages import message_id
 from tests.desk.scene import HOSTILE, Scene
 
 RECORDS = sorted(
@@ -252,7 +253,7 @@ def test_slots_page_by_keyset(scene: Scene, admin_client: Client) -> None:
         if not query:
             break
     assert seen == list(reversed(range(120)))
-    for hostile in ("?before=abc", "?before=-1", "?before=" + "9" * 40):
+    for hostile in ("?before=abc", "?before=-1", "?before=" + "9" * 40, "?before=²"):
         assert admin_client.get(url + hostile).status_code == 200
 
 
@@ -268,3 +269,45 @@ def test_a_list_says_what_it_knows_of_its_length(scene: Scene, admin_client: Cli
     narrowed = admin_client.get(list_url(models.WebhookDelivery), {"state__exact": "failed"}).content.decode()
     assert "Nothing matches." in narrowed
     assert "Show everything" in narrowed
+
+
+def test_what_the_theme_leaves_without_a_name_or_a_focus_has_one(scene: Scene, admin_client: Client) -> None:
+    """The search field by its placeholder only, the filters' link without an address, the menu's icons as spans."""
+    page = admin_client.get(list_url(models.TxAttempt)).content.decode()
+    assert re.search(r'<input[^>]*id="searchbar"[^>]*aria-label="Transaction hash \(exact\)"', page)
+    assert re.search(r'<button type="button"[^>]*x-on:click="filterOpen = true"', page)
+    assert page.count('aria-label="Toggle sidebar"') == 2
+
+
+def test_each_cell_of_a_page_repeats_its_heading_for_a_phone(scene: Scene, admin_client: Client) -> None:
+    row = scene.rows[Kind.USER_DECRYPT, Status.COMPLETED][0]
+    for url in ("/admin/", change_url(models.UserDecryptRequest, row.pk), reverse("admin:relayer_balances")):
+        page = admin_client.get(url).content.decode()
+        tables = re.findall(r'<table class="rl-table">.*?</table>', page, re.S)
+        assert tables, url
+        for table in tables:
+            headings = re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table)
+            labels = re.findall(r'<td data-label="(.*?)"', table)
+            assert labels == headings * (len(labels) // len(headings)), url
+            assert len(labels) == table.count("<td"), url
+
+
+def test_pages_of_a_row_name_what_they_are_about(scene: Scene, admin_client: Client) -> None:
+    """Numbers of rows and columns of tables say nothing to a reader."""
+    signer, attempt = scene.signers[0], models.TxAttempt.objects.latest("pk")
+    letter, delivery = models.DeadLetter.objects.latest("pk"), models.WebhookDelivery.objects.latest("pk")
+    source = models.EnvelopeSource.objects.get(pk=1)
+    for url, title in (
+        (reverse("admin:requests_app_signer_slots", args=(signer.pk,)), f"Nonces of signer {str(signer)[:10]}…"),
+        (reverse("admin:requests_app_envelopes", args=(1,)), f"Envelopes of {source.name}"),
+        (reverse("admin:requests_app_dead", args=(1,)), f"Dead letters of {source.name}"),
+        (change_url(models.TxAttempt, attempt.pk), f"Attempt {str(attempt)[:10]}…"),
+        (change_url(models.DeadLetter, letter.pk), f"Dead letter of payment #{letter.subject_id}"),
+        (change_url(models.WebhookDelivery, delivery.pk), f"Webhook delivery {message_id(delivery.public_id)}"),
+    ):
+        assert f'<h1 class="rl-heading">{title}' in admin_client.get(url).content.decode(), url
+    for model in (models.Command, models.ExecLease, models.QueueJob):
+        page = admin_client.get(change_url(model, model._default_manager.latest("pk").pk)).content.decode()
+        assert ">Record<" not in page, model
+    for name in ("requests_app_signer_slots", "requests_app_envelopes", "requests_app_dead"):
+        assert admin_client.get(reverse(f"admin:{name}", args=(32_000,))).status_code == 404, name
