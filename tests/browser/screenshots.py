@@ -51,7 +51,6 @@ LISTS = {
     "leases": f"{APP}/execlease/",
     "heartbeats": f"{APP}/workerbeat/",
     "signers": f"{APP}/signer/",
-    "slots": f"{APP}/signer/1/slots/",
     "attempts": f"{APP}/txattempt/",
     "sources": f"{APP}/envelopesource/",
     "envelopes": f"{APP}/envelopesource/1/envelopes/",
@@ -61,7 +60,11 @@ LISTS = {
     "api-keys": f"{APP}/apikey/",
     "webhooks": f"{APP}/webhook/",
     "deliveries": f"{APP}/webhookdelivery/",
+    "conflicts": f"{APP}/envelopeconflict/",
+    "identities": f"{APP}/chainidentity/",
+    "settings": f"{APP}/runtimesetting/",
     "schedules": "/admin/django_q/schedule/",
+    "people": "/admin/auth/user/",
 }
 # pages of one row: name -> (list whose first row is opened)
 PAGES = {
@@ -77,13 +80,19 @@ PAGES = {
     "public-decrypt": f"{APP}/publicdecryptrequest/?status__exact=failure",
     "input-proof": f"{APP}/inputproofrequest/?status__exact=completed",
     "signer": f"{APP}/signer/",
+    "slots": f"{APP}/signer/",
     "attempt": f"{APP}/txattempt/",
     "source": f"{APP}/envelopesource/",
     "account": f"{APP}/account/?o=1",
     "decision": f"{APP}/reviewdecision/",
     "command": f"{APP}/command/",
     "lease": f"{APP}/execlease/",
+    "job": f"{APP}/queuejob/",
+    "transition": f"{APP}/requesttransition/",
+    "person": "/admin/auth/user/",
 }
+# pages beside that of the row
+BESIDE = {"slots": ("/change/", "/slots/")}
 FORMS = {"wide": (1280, 900, "light"), "dark": (1280, 900, "dark"), "narrow": (390, 844, "light")}
 
 
@@ -159,7 +168,7 @@ def visit(context: BrowserContext, arguments: argparse.Namespace, form: str, fin
             link = page.locator("#result_list tbody th a, #result_list tbody td a").first
             if link.count() == 0:
                 continue
-            page.goto(arguments.url + str(link.get_attribute("href")))
+            page.goto(arguments.url + str(link.get_attribute("href")).replace(*BESIDE.get(name, ("", ""))))
         take(page, f"{name} {form}", out / f"{name}-{form}.png", finding)
         done += 1
     page.close()
