@@ -24,15 +24,13 @@ Progress = Callable[[int, int], None]
 
 @dataclass(slots=True)
 class Report:
-    """What a replay did. `skipped`: position -> why it cannot be applied. `moved`: rows by what happened to them."""
+    """What a replay did. `skipped`: position -> why it cannot be applied; `receipts` and `completed`: rows by the slug of their kind."""
 
     envelopes: int = 0
     kinds: Counter[int] = field(default_factory=Counter)
     skipped: dict[int, str] = field(default_factory=dict)
     receipts: Counter[str] = field(default_factory=Counter)
     completed: Counter[str] = field(default_factory=Counter)
-    first: int | None = None
-    last: int | None = None
 
 
 def replay(
@@ -65,8 +63,7 @@ def replay(
             readable = {one.position for one, _ in decoded}
             _apply(conn, applier, [row for row in rows if row.position in readable], report)
         report.envelopes += len(rows)
-        report.first = rows[0].position if report.first is None else report.first
-        after = report.last = rows[-1].position
+        after = rows[-1].position
         progress(report.envelopes, after)
     return report
 

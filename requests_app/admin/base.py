@@ -185,7 +185,7 @@ def _choice_text(obj: Model, name: str) -> str:
 def older_than(queryset: QuerySet[Any], request: HttpRequest, field: str, size: int) -> tuple[list[Any], str]:
     """One page of rows below the `before` parameter, newest first, and the query string of the next page (or "")."""
     before = request.GET.get("before", "")
-    if before.isdigit() and len(before) <= 18:
+    if before.isascii() and before.isdigit() and len(before) <= 18:
         queryset = queryset.filter(**{f"{field}__lt": int(before)})
     rows = list(queryset.order_by(f"-{field}")[: size + 1])
     if len(rows) <= size:

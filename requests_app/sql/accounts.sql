@@ -20,8 +20,7 @@ SELECT a.id, a.name, a.status, a.operator, a.created_at, count(k.id) FILTER (WHE
   FROM client_account a
   LEFT JOIN api_key k ON k.account_id = a.id
  GROUP BY a.id
- ORDER BY a.id
- LIMIT 1000;
+ ORDER BY a.id;
 
 -- name: issue_key
 WITH owner AS MATERIALIZED (

@@ -90,9 +90,9 @@ UPDATE staged_envelope s
 UPDATE staged_envelope s SET parked_at = NULL
  WHERE s.parked_at IS NOT NULL AND (%(id)s::bigint IS NULL OR s.id = %(id)s::bigint);
 
--- name: parked
-SELECT s.id, s.ext_id, s.client_id, s.attempts, s.parked_at, s.error_class, s.error
-  FROM staged_envelope s WHERE s.parked_at IS NOT NULL ORDER BY s.id LIMIT %(limit)s;
+-- name: parked_ids
+SELECT s.id FROM staged_envelope s
+ WHERE s.parked_at IS NOT NULL AND (%(id)s::bigint IS NULL OR s.id = %(id)s::bigint) ORDER BY s.id;
 
 -- name: purge_published
 -- Receipts of a band that is dropped leave with it.

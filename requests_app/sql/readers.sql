@@ -64,7 +64,7 @@ SELECT k.version, k.secret FROM cursor_key k WHERE k.version = %(version)s AND k
 -- Two processes may start at once: the first one makes the version, the other one reads it.
 INSERT INTO cursor_key (version, secret, created_at)
 SELECT coalesce(max(k.version), 0) + 1, %(secret)b::bytea, clock_timestamp() FROM cursor_key k
-HAVING %(force)s OR count(*) FILTER (WHERE k.retired_at IS NULL) = 0
+HAVING coalesce(max(k.version), 0) < %(most)s::int AND (%(force)s OR count(*) FILTER (WHERE k.retired_at IS NULL) = 0)
 ON CONFLICT (version) DO NOTHING RETURNING version;
 
 -- name: retire_key

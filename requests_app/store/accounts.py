@@ -38,7 +38,7 @@ def account_by_name(conn: Connection, name: str) -> Row | None:
 
 
 def list_accounts(conn: Connection) -> list[Row]:
-    """(id, name, status, operator, created_at, valid_keys) of the first thousand accounts."""
+    """(id, name, status, operator, created_at, valid_keys) of every account."""
     return fetch_all(conn, "accounts", "list_accounts")
 
 

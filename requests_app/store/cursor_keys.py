@@ -11,6 +11,7 @@ from requests_app.crash_points import crash_point
 from requests_app.store.session import fetch_one, run
 
 SIZE: Final = 32
+MOST: Final = 255  # a cursor names its key in one byte
 
 
 class Key(NamedTuple):
@@ -37,9 +38,13 @@ def key_of(conn: Connection[Any], version: int) -> Key | None:
 
 
 def add_key(conn: Connection[Any], *, only_first: bool = False) -> int | None:
-    """A new key, used from now on; cursors of older ones stay valid until those are retired. Its version."""
+    """A new key, used from now on; cursors of older ones stay valid until those are retired. Its version.
+
+    None when a twin made the version first, with `only_first` when there is a valid key, and when all versions are used up.
+    """
+    parameters = {"secret": secrets.token_bytes(SIZE), "force": not only_first, "most": MOST}
     crash_point("before_cursor_key_commit")
-    row = fetch_one(conn, "readers", "add_key", {"secret": secrets.token_bytes(SIZE), "force": not only_first})
+    row = fetch_one(conn, "readers", "add_key", parameters)
     crash_point("after_cursor_key_commit")
     return row.version if row else None
 

@@ -11,7 +11,7 @@ from psycopg import Connection
 
 from requests_app.errors import RelayerError
 from requests_app.store.bands import checked_position, checked_source
-from requests_app.store.session import Row, fetch_all, fetch_one, run
+from requests_app.store.session import fetch_all, fetch_one, run
 
 PUBLISHED: Final = 100
 """The kind of a published envelope; kinds of chain events are below."""
@@ -138,9 +138,9 @@ def unpark(conn: Connection[Any], staged_id: int | None = None) -> int:
     return run(conn, "publish", "unpark", {"id": staged_id})
 
 
-def parked(conn: Connection[Any], limit: int = 1000) -> list[Row]:
-    """id, ext_id, client_id, attempts, parked_at, error_class, error of parked publications."""
-    return fetch_all(conn, "publish", "parked", {"limit": limit})
+def parked_ids(conn: Connection[Any], staged_id: int | None = None) -> list[int]:
+    """The staging ids that `unpark` would let try again, in order."""
+    return [row.id for row in fetch_all(conn, "publish", "parked_ids", {"id": staged_id})]
 
 
 def purge_published(conn: Connection[Any], source_id: int, lo: int, hi: int) -> int:

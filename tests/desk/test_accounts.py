@@ -100,8 +100,13 @@ def test_the_command_shows_a_key_once_and_a_dry_run_none(
     call_command("relayer_account", "--json", "issue", "acme", "--dry-run")
     assert "key" not in json.loads(capsys.readouterr().out)
     assert models.ApiKey.objects.count() == 1
-    call_command("relayer_account", "--json", "list")
-    assert "rk_" not in capsys.readouterr().out
+    call_command("relayer_account", "list", "--json")
+    listed = capsys.readouterr().out
+    assert "rk_" not in listed
+    assert [(one["name"], one["operator"]) for one in json.loads(listed)] == [("acme", False)]
+    call_command("relayer_account", "operator", "acme")
+    call_command("relayer_account", "list")
+    assert "operator" in capsys.readouterr().out.splitlines()[-1]
     call_command("relayer_account", "--json", "revoke", "acme")
     assert not valid(created["key"])
     with pytest.raises(CommandError, match="no valid key"):
@@ -120,6 +125,15 @@ def test_the_demo_seed_is_idempotent_and_private(
 ) -> None:
     settings.RELAYER_VAR = tmp_path  # type: ignore[attr-defined]
     sync_roles()
+    call_command("relayer_seed_demo", "--dry-run", "--json")
+    assert set(json.loads(capsys.readouterr().out)["would_make"]) == {
+        "account",
+        "api_key",
+        "admin_user",
+        "admin_password",
+    }
+    assert not (tmp_path / "demo.json").exists()
+    assert not models.ApiKey.objects.exists()
     call_command("relayer_seed_demo", "--json")
     first = json.loads(capsys.readouterr().out)
     path = tmp_path / "demo.json"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command, get_commands
+from django.core.management import BaseCommand, call_command, get_commands, load_command_class
 from prometheus_client import Counter, Histogram
 
 from relayer_site.metrics_sql import DatabaseCollector
@@ -17,7 +18,17 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.states import Status
 
 ROOT = Path(__file__).resolve().parents[2]
-HAND_WRITTEN = ("README.md", "docs/architecture.md", "docs/operations.md")
+MADE = "<!-- Made by "
+PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+HAND_WRITTEN = tuple(page for page in PAGES if MADE not in (ROOT / page).read_text())
+SUB_COMMANDS = [
+    ("relayer_account", ["list"]),
+    ("relayer_account", ["rotate", "acme"]),
+    ("relayer_setting", ["list"]),
+    ("relayer_setting", ["history"]),
+    ("relayer_envelopes", ["bands"]),
+    ("relayer_envelopes", ["rotate-key"]),
+]
 SYMBOL = re.compile(r"`([\w/]+\.(?:py|sql)):(\w+(?:\.\w+)?)`")
 
 
@@ -53,11 +64,26 @@ def test_the_way_is_long_enough_to_be_one() -> None:
     assert len(named_symbols()) > 40
 
 
+def anchors(path: Path) -> set[str]:
+    """What links to the headings of a page are called."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in HAND_WRITTEN:
-        for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
-            if not target.startswith("http"):
-                assert ((ROOT / page).parent / target).exists(), (page, target)
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text()):
+            if target.startswith("http"):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (ROOT / page).parent / name if name else ROOT / page
+            assert path.exists(), (page, target)
+            assert not anchor or anchor in anchors(path), (page, target)
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", (ROOT / "README.md").read_text()))
+    assert linked >= set(PAGES) - {"README.md"}
 
 
 def test_generated_pages_are_up_to_date() -> None:
@@ -100,11 +126,38 @@ def test_metrics_of_the_operations_page_are_those_of_the_code() -> None:
     assert named == database | http | {metrics.request_seconds._name} | own
 
 
-def test_commands_that_the_documents_name_exist() -> None:
-    commands = get_commands()
-    for page in HAND_WRITTEN:
-        for name in re.findall(r"manage\.py (relayer_[a-z_]+)", (ROOT / page).read_text()):
-            assert name in commands, (page, name)
+COMMAND = re.compile(r"manage\.py (relayer_[a-z_]+)([^`#\n]*)")
+
+
+def commands_of_the_documents() -> list[tuple[str, str, str]]:
+    """(page, command, its words), optional words included."""
+    found = [(page, *one) for page in PAGES for one in COMMAND.findall((ROOT / page).read_text())]
+    return sorted({(page, name, re.sub(r"[\[\]]", " ", words.split(" > ")[0]).strip()) for page, name, words in found})
+
+
+@pytest.mark.parametrize(("page", "name", "words"), commands_of_the_documents())
+def test_commands_take_what_the_documents_say(page: str, name: str, words: str) -> None:
+    if "|" in words or "…" in words.split("--", maxsplit=1)[0]:
+        words = ""  # a choice of sub-commands, or only the command is meant
+    command = load_command_class(get_commands()[name], name)
+    command._called_from_command_line = False
+    if words or not requires_words(command, name):
+        command.create_parser("manage.py", name).parse_args(shlex.split(words))
+
+
+def requires_words(command: BaseCommand, name: str) -> bool:
+    """Whether the command cannot be given alone."""
+    parser = command.create_parser("manage.py", name)
+    return any(action.required for action in parser._actions)
+
+
+def test_json_stands_before_and_after_a_sub_command() -> None:
+    for name, words in SUB_COMMANDS:
+        command = load_command_class(get_commands()[name], name)
+        parser = command.create_parser("manage.py", name)
+        for given in ([*words, "--json"], ["--json", *words]):
+            assert parser.parse_args(given).json, given
+        assert not parser.parse_args(words).json
 
 
 def test_the_project_checks_itself(db: None) -> None:

@@ -7,7 +7,7 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from requests_app.states import REQUEST_KINDS, Kind
 from requests_app.store import consumers
@@ -206,11 +206,15 @@ def test_the_commands_on_keys_and_publications(log: Connection, monkeypatch: pyt
 
     assert act("unpark", "--dry-run") == {"would_unpark": [staged]}
     assert act("unpark") == {"unparked": 1}
+    assert act("rotate-key", "--dry-run") == {"would_be": 1}
     assert act("rotate-key") == {"version": 1}
     assert act("retire-key", "1", "--dry-run") == {"retired": 1, "done": False}
     assert act("retire-key", "1") == {"retired": 1, "done": True}
     with pytest.raises(Exception, match="retired already"):
         act("retire-key", "1")
+    log.execute("INSERT INTO cursor_key (version, secret) VALUES (255, '\\x00')")
+    with pytest.raises(CommandError, match="255 were made"):  # the version is one byte of every cursor
+        act("rotate-key")
     assert act("bands", "--source", "11") == {}
     assert act("redrive", "--dry-run", "--source", "11") == {"would_redrive": []}
     assert module.PAGE <= 1000

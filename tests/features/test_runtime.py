@@ -192,6 +192,8 @@ def test_the_command_lists_sets_and_refuses(db: None) -> None:
     for text in ("soon", "null", "[" * 100_000):
         with pytest.raises(CommandError, match="neither a number"):
             command("set", "retry_after_backoff", text)
+    with pytest.raises(CommandError, match="at least 1"):
+        command("history", "--limit", "-1")
 
 
 # --- the desk ----------------------------------------------------------------------------------------------------------------------------

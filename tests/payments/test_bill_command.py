@@ -99,6 +99,7 @@ def test_a_disabled_account_is_not_billed(conn: psycopg.Connection[Any]) -> None
     ("words", "changes", "text"),
     [
         (["--payer", PAYER], {}, "--account"),
+        (["--account", "nobody"], {}, "no account"),
         ([], {"BILLING_MERCHANT": ""}, "BILLING_MERCHANT"),
         ([], {"BILLING_TOKEN": "0x" + "12" * 20}, "BILLING_TOKEN"),
         ([], {"BILLING_PAYERS": {"rich": "0x12"}}, "not an address"),

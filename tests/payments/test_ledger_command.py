@@ -124,6 +124,8 @@ def test_balances_and_export(journal: Conn, tmp_path: Path) -> None:
         *[(str(seq), amount) for seq in (1, 2, 3, 4) for amount in ("-100000000", "100000000")],
         ("5", ""),
     ]
+    with pytest.raises(CommandError, match="cannot be written"):
+        run("export", "--output", str(tmp_path / "nowhere" / "journal.csv"))
     target = tmp_path / "journal.jsonl"
     run("export", "--format", "json", "--after", "3", "--output", str(target))
     lines = [json.loads(line) for line in target.read_text().splitlines()]

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parts.add_parser("storage", help="file server for the FHE public key and the CRS")
     parts.add_parser("reset", help="forget chain state and deployment; reset the database with it")
     for part in (prepare, contracts):
-        part.add_argument("--json", action="store_true")
+        part.add_argument("--json", action="store_true", help="print JSON")
     for part in (contracts, kms, coprocessors):
         part.add_argument("--wait", type=float, default=60.0, help="seconds to wait for the chains (default 60)")
 
@@ -49,7 +49,7 @@ def run(layout: Layout, options: dict[str, Any], write: Write) -> None:
     part: Callable[[Layout, dict[str, Any], Write], None] = _PARTS[options["part"]]
     try:
         part(layout, options, write)
-    except (ToolchainError, RpcFailure, TimeoutError, OSError, ValueError) as error:
+    except (ToolchainError, RpcFailure, OSError, ValueError) as error:
         raise PartFailed(str(error)) from error
 
 

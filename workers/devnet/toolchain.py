@@ -109,7 +109,7 @@ def _verify(binary: Path) -> None:
     binary.chmod(binary.stat().st_mode | 0o755)
     try:
         done = subprocess.run([str(binary), "--version"], capture_output=True, text=True, timeout=30)
-    except OSError as error:
+    except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolchainError(f"{binary} does not start: {error}") from error
     if ANVIL_VERSION not in done.stdout:
         raise ToolchainError(f"{binary} is not version {ANVIL_VERSION}: {done.stdout[:200]}{done.stderr[:200]}")

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from requests_app import clients
+from requests_app.management.json_option import offer_json
 from requests_app.models.accounts import AccountStatus
 from requests_app.store.accounts import list_accounts
 from requests_app.store.session import transaction, web_connection
@@ -20,7 +21,6 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One sub-command an action."""
-        parser.add_argument("--json", action="store_true", help="print JSON")
         actions = parser.add_subparsers(dest="action", required=True)
         for action, text in (
             ("create", "make an account and its first key"),
@@ -39,6 +39,7 @@ class Command(BaseCommand):
                 sub.add_argument("--revoke", action="store_true", help="take the right away")
             sub.add_argument("--dry-run", action="store_true", help="say what would be done and undo it")
         actions.add_parser("list", help="the accounts with their number of valid keys")
+        offer_json(parser, actions)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one action in one transaction."""
@@ -103,6 +104,8 @@ class Command(BaseCommand):
             ]
             self.stdout.write(json.dumps(document))
             return
-        self.stdout.write(f"{'name':30} {'status':10} {'keys':>5}  created")
+        self.stdout.write(f"{'name':30} {'status':10} {'keys':>5}  {'created':20}  right")
         for row in rows:
-            self.stdout.write(f"{row.name:30} {row.status:10} {row.valid_keys:5}  {row.created_at:%Y-%m-%d %H:%M} UTC")
+            right = "operator" if row.operator else ""
+            text = f"{row.name:30} {row.status:10} {row.valid_keys:5}  {row.created_at:%Y-%m-%d %H:%M} UTC  {right}"
+            self.stdout.write(text.rstrip())

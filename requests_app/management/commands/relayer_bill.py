@@ -12,6 +12,7 @@ from requests_app.billing import Biller, Due
 from requests_app.errors import ConfigurationError
 from requests_app.services_payments import transfer_of, valid_before
 from requests_app.store import bills
+from requests_app.store.accounts import account_by_name
 from requests_app.store.session import connect
 from requests_app.transitions.bills import Bill
 
@@ -46,6 +47,8 @@ class Command(BaseCommand):
                 found = billing.due(conn, by, options["least"], payers={name: payer} if payer else None)
             except ConfigurationError as error:
                 raise CommandError(str(error)) from None
+            if name and account_by_name(conn, name) is None:
+                raise CommandError(f"there is no account {name!r}")
             wanted = [one for one in found if name in (None, one.name)]
             made = [] if options["dry_run"] else billing.make_bills(conn, by, wanted)
         self._say(by, wanted, made, options)

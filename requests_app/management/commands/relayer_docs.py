@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Writing is the default."""
         parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is out of date")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Compare or write every page."""
@@ -38,4 +40,7 @@ class Command(BaseCommand):
                 path.write_text(text, encoding="utf-8")
         if options["check"] and differing:
             raise CommandError(f"out of date: {', '.join(differing)} (run manage.py relayer_docs)")
+        if options["json"]:
+            self.stdout.write(json.dumps({"written": differing}))
+            return
         self.stdout.write("up to date" if not differing else f"written: {', '.join(differing)}")

@@ -91,8 +91,11 @@ class Command(BaseCommand):
         after = options["after"]
         rows = self._shown(ledger.journal(conn, after, _PAGE), ledger.head(conn).seq - after, not options["output"])
         if options["output"]:
-            with open(options["output"], "w", encoding="utf-8", newline="") as file:
-                _write(file, rows, options["format"])
+            try:
+                with open(options["output"], "w", encoding="utf-8", newline="") as file:
+                    _write(file, rows, options["format"])
+            except OSError as error:
+                raise CommandError(f"{options['output']} cannot be written: {error.strerror}") from None
         else:
             _write(self.stdout, rows, options["format"])
 
@@ -127,7 +130,10 @@ def _published(text: str | None) -> Head | None:
     found = re.fullmatch(r"(\d{1,18}):(?:0x)?([0-9a-f]{64})", text)
     if found is None:
         raise CommandError(f"{text!r} is no head such as 7:{'0' * 8}…")
-    return Head(int(found[1]), bytes.fromhex(found[2]))
+    head = Head(int(found[1]), bytes.fromhex(found[2]))
+    if head.seq == 0 and head.hash != GENESIS:
+        raise CommandError(f"the head of an empty journal is 0:{GENESIS.hex()}")
+    return head
 
 
 def _write(out: Any, rows: Iterable[Chained], form: str) -> None:

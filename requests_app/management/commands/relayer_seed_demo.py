@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Group, User
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
 
 from requests_app import clients
 from requests_app.models.accounts import AccountStatus
@@ -30,19 +31,27 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """Output form only."""
+        """Output form, and whether to write."""
+        parser.add_argument("--dry-run", action="store_true", help="say what would be made anew, and undo it")
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Reuse what the file and the database agree on; renew the rest."""
         path = Path(settings.RELAYER_VAR) / "demo.json"
         known = _read(path)
-        result = {
-            "account": ACCOUNT,
-            "api_key": _key(str(known.get("api_key", ""))),
-            "admin_user": REVIEWER,
-            "admin_password": _login(str(known.get("admin_password", ""))),
-        }
+        with transaction.atomic():  # Django's: people are saved by its models
+            result = {
+                "account": ACCOUNT,
+                "api_key": _key(str(known.get("api_key", ""))),
+                "admin_user": REVIEWER,
+                "admin_password": _login(str(known.get("admin_password", ""))),
+            }
+            transaction.set_rollback(options["dry_run"])
+        if options["dry_run"]:  # what was made opens nothing and must not be handed on
+            fresh = [name for name, value in result.items() if known.get(name) != value]
+            text = f"would be made anew: {', '.join(fresh)}" if fresh else "all of it is there"
+            self.stdout.write(json.dumps({"would_make": fresh, "file": str(path)}) if options["json"] else text)
+            return
         if result != known:
             _write(path, result)
         if options["json"]:

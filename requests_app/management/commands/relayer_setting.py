@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from requests_app import runtime
+from requests_app.management.json_option import offer_json
 from requests_app.runtime import DEFAULT, REGISTRY, SettingRefused
 from requests_app.store import runtime as store
 from requests_app.store.session import web_connection
@@ -21,7 +22,6 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One sub-command an action."""
-        parser.add_argument("--json", action="store_true", help="print JSON")
         actions = parser.add_subparsers(dest="action", required=True)
         actions.add_parser("list", help="every parameter with its value, default and range")
         change = actions.add_parser("set", help="change one parameter")
@@ -32,6 +32,7 @@ class Command(BaseCommand):
         history = actions.add_parser("history", help="who changed what")
         history.add_argument("name", nargs="?", help="only this parameter")
         history.add_argument("--limit", type=int, default=50, help="at most so many changes, newest first")
+        offer_json(parser, actions)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one action."""
@@ -76,6 +77,8 @@ class Command(BaseCommand):
         self.stdout.write(f"{name} {verb}: {json.dumps(done.before)} -> {json.dumps(done.after)}")
 
     def _history(self, options: dict[str, Any]) -> None:
+        if options["limit"] < 1:
+            raise CommandError("--limit is at least 1")
         rows = store.history(web_connection(), options["name"], options["limit"])
         if options["json"]:
             self.stdout.write(json.dumps([{**row._asdict(), "at": row.at.isoformat()} for row in rows]))

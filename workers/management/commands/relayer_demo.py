@@ -27,7 +27,7 @@ class Command(BaseCommand):
         parser.add_argument("--wait", type=float, default=60.0, help="seconds to wait for the API (default 60)")
         parser.add_argument("--timeout", type=float, default=90.0, help="seconds until all must be final (default 90)")
         parser.add_argument("--rounds", type=int, default=1, help="how many of each form (default 1)")
-        parser.add_argument("--json", action="store_true")
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

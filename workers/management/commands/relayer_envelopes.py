@@ -9,8 +9,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from requests_app.config import config
+from requests_app.management.json_option import offer_json
 from requests_app.store import consumers, cursor_keys, publish, retirement
-from requests_app.store.session import connect
+from requests_app.store.session import connect, transaction
 from workers.apply import Applier
 from workers.facts import Reader, contracts_of
 from workers.listener import GATEWAY
@@ -26,20 +27,20 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """One sub-command an action."""
-        parser.add_argument("--json", action="store_true", help="print JSON")
         actions = parser.add_subparsers(dest="action", required=True)
         dead = actions.add_parser("redrive", help="apply parked chain events once more")
         dead.add_argument("--source", type=int, default=GATEWAY, help="originator id (default: the gateway)")
         dead.add_argument("--position", type=int, action="append", default=[], help="only this one; may be repeated")
         staged = actions.add_parser("unpark", help="let parked publications try again")
         staged.add_argument("--id", type=int, help="only this staging id")
-        actions.add_parser("rotate-key", help="sign cursors with a new key; the old ones stay valid")
+        rotate = actions.add_parser("rotate-key", help="sign cursors with a new key; the old ones stay valid")
         retire = actions.add_parser("retire-key", help="refuse all cursors of a key from now on")
         retire.add_argument("version", type=int)
         listed = actions.add_parser("bands", help="the newest bands with their sizes in bytes")
         listed.add_argument("--source", type=int, default=GATEWAY, help="originator id (default: the gateway)")
-        for sub in (dead, staged, retire):
+        for sub in (dead, staged, rotate, retire):
             sub.add_argument("--dry-run", action="store_true", help="say what would be done")
+        offer_json(parser, actions)
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one action."""
@@ -69,15 +70,16 @@ class Command(BaseCommand):
 
     def _unpark(self, conn: Any, options: dict[str, Any]) -> dict[str, Any]:
         if options["dry_run"]:
-            waiting = publish.parked(conn)
-            return {"would_unpark": [row.id for row in waiting if options["id"] in (None, row.id)]}
+            return {"would_unpark": publish.parked_ids(conn, options["id"])}
         return {"unparked": publish.unpark(conn, options["id"])}
 
     def _rotate_key(self, conn: Any, options: dict[str, Any]) -> dict[str, Any]:
-        version = cursor_keys.add_key(conn)
+        with transaction(conn, force_rollback=options["dry_run"]):
+            version = cursor_keys.add_key(conn)
         if version is None:
-            raise CommandError("another rotation took place at the same time")
-        return {"version": version}
+            most = cursor_keys.MOST
+            raise CommandError(f"no new key: another rotation took place at the same time, or {most} were made already")
+        return {"would_be" if options["dry_run"] else "version": version}
 
     def _retire_key(self, conn: Any, options: dict[str, Any]) -> dict[str, Any]:
         version = options["version"]

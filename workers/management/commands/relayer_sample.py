@@ -11,6 +11,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from workers.devnet.deployment import Deployment
+from workers.devnet.rpc import RpcFailure
+from workers.devnet.sending import TransactionFailed
 from workers.devnet.traffic import FORMS, Traffic
 
 OPERATOR = 3
@@ -34,7 +36,10 @@ class Command(BaseCommand):
             deployment = Deployment.read(Path(settings.RELAYER_DEPLOYMENT))
         except FileNotFoundError:
             raise CommandError("no devnet is deployed here: start `make demo` first") from None
-        with closing(Traffic(deployment, OPERATOR)) as traffic:
-            (sample,) = traffic.build([options["form"]])
+        try:
+            with closing(Traffic(deployment, OPERATOR)) as traffic:
+                (sample,) = traffic.build([options["form"]])
+        except (OSError, RpcFailure, TransactionFailed) as error:
+            raise CommandError(f"the devnet does not take it: {error}") from None
         document = {"path": sample.path, "body": sample.body} if options["json"] else sample.body
         self.stdout.write(json.dumps(document))
