@@ -79,7 +79,7 @@ def replace(context: ShiftContext, lane: Lane) -> int:
 
 def fill(context: ShiftContext, lane: Lane) -> int:
     """Spend nonces on nothing whose own bytes the node refuses for good; how many no-ops were broadcast."""
-    if not lane.fill_due or lane.held.lost:
+    if not lane.fill_due or lane.clock() < lane.fill_at or lane.held.lost:
         return 0
     lane.fill_due = False
     open_nonces = nonces.attempts_to_fill(context.conn, lane.id, LIMIT)

@@ -71,6 +71,7 @@ class Lane:
     missing_since: dict[int, float] = field(default_factory=dict)
     absences: dict[int, list[Absence]] = field(default_factory=dict)
     fill_due: bool = True
+    fill_at: float = 0.0
     commands_at: float = 0.0
     reorg: int | None = None
     count_may_fall_until: float = 0.0

@@ -153,6 +153,28 @@ def test_a_fill_that_is_refused_as_well_blocks_the_signer(bench: Bench) -> None:
     assert bench.rows("SELECT status, status_reason FROM signer") == [("blocked", "refused_bytes")]
 
 
+def test_a_fill_that_is_outbid_is_offered_again_by_the_same_lane(bench: Bench) -> None:
+    """A pool that refused the call may hold it all the same, and asks more for the nonce: with the no-op refused, too, no attempt was open."""
+    proofs(bench.conn, 1)
+    sent: list[Tx] = []
+
+    def take(tx: Tx) -> None:
+        if tx.data:
+            raise Fault("intrinsic gas too low")
+        sent.append(tx)
+        if len(sent) == 1:
+            raise Fault("replacement transaction underpriced")
+
+    bench.node.on_send = take
+    for _ in range(3):
+        bench.run()
+    assert [row[2:] for row in bench.offers()] == [("pay", "refused"), ("fill", "refused")]
+    bench.wait(6)
+    bench.run()
+    assert [row[2:] for row in bench.offers()] == [("pay", "refused"), ("fill", "refused"), ("fill", "accepted")]
+    assert bench.rows("SELECT status FROM signer") == [("active",)]
+
+
 def test_a_fill_is_found_by_the_next_holder(bench: Bench, start: Any) -> None:
     """The crash is between the refusal and the no-op: what is missing is read from the rows."""
     proofs(bench.conn, 1)
