@@ -25,6 +25,12 @@ if (ROOT / ".env").is_file():
 VAR = Path(os.environ.get("RELAYER_VAR") or ROOT / "var").expanduser().resolve()
 
 
+_WORDS = {
+    **dict.fromkeys(("true", "on", "ok", "y", "yes", "1"), True),
+    **dict.fromkeys(("false", "off", "n", "no", "0", ""), False),
+}
+
+
 def text(name: str, default: str = "") -> str:
     """One string, without surrounding white space (files end in a newline)."""
     return str(env.str(name, default=default)).strip()
@@ -48,8 +54,11 @@ def _read(name: str, what: str, read: Callable[[], Any]) -> Any:
 
 
 def flag(name: str, default: bool) -> bool:
-    """A switch: true/false, 1/0, yes/no, on/off."""
-    return bool(env.bool(name, default=default))
+    """A switch: true/false, 1/0, yes/no, on/off; nothing is off. Raises ImproperlyConfigured: a misspelled switch must not be off."""
+    word = str(env.str(name, default=str(default))).strip().lower()
+    if word not in _WORDS:
+        raise ImproperlyConfigured(f"{name} must be true or false")
+    return _WORDS[word]
 
 
 def items(name: str, default: list[str]) -> list[str]:
@@ -104,11 +113,13 @@ def database_url(name: str) -> str:
 
 
 def deployment(path: Path) -> dict[str, Any]:
-    """The deployment file written by `relayer_devnet deploy`, or an empty dictionary when there is none."""
+    """The deployment file written by `relayer_devnet deploy`, or an empty dictionary when there is none. Raises ImproperlyConfigured."""
     try:
         content = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except ValueError:
+        raise ImproperlyConfigured(f"{path} is not JSON") from None
     return content if isinstance(content, dict) else {}
 
 

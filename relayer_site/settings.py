@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+
 from relayer_site import env
 from relayer_site.console import UNFOLD  # noqa: F401 - a setting
 from relayer_site.documentation import REST_FRAMEWORK, SPECTACULAR_SETTINGS  # noqa: F401 - settings
@@ -130,6 +132,8 @@ DATABASE_ROLE_OPTIONS = {
     "worker": {"statement_timeout": "10s", "idle_in_transaction_session_timeout": "5s", "lock_timeout": "2s"},
     "maintenance": {},
 }
+if RELAYER_ROLE not in DATABASE_ROLE_OPTIONS:
+    raise ImproperlyConfigured(f"RELAYER_ROLE must be one of {', '.join(DATABASE_ROLE_OPTIONS)}")
 DATABASE_URL = env.database_url("DATABASE_URL")
 
 

@@ -8,26 +8,39 @@ their parent, however that ends.
 from __future__ import annotations
 
 import os
+import sys
 
+from django.core.exceptions import ImproperlyConfigured
 from granian import Granian
 from granian.constants import Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
+from relayer_site import env
+
 KEEP_ALIVE_MILLISECONDS = 310_000
 
 
 def main() -> None:
-    """Serve until SIGTERM or SIGINT. Reads API_HOST, API_PORT, WEB_WORKERS, WEB_THREADS from the environment."""
+    """Serve until SIGTERM or SIGINT. Ends at once, with what is wrong, when a setting cannot be read."""
     os.environ.setdefault("RELAYER_ROLE", "web")
     os.environ["RELAYER_TIED"] = str(os.getpid())
-    Granian(
+    try:
+        server = made()
+    except ImproperlyConfigured as error:
+        sys.exit(str(error))
+    server.serve()
+
+
+def made() -> Granian:
+    """The server by API_HOST, API_PORT, WEB_WORKERS, WEB_THREADS. Raises ImproperlyConfigured."""
+    return Granian(
         "relayer_site.wsgi:application",
-        address=os.environ.get("API_HOST", "127.0.0.1"),
-        port=int(os.environ.get("API_PORT", "8000")),
+        address=env.text("API_HOST", "127.0.0.1"),
+        port=env.number("API_PORT", 8000),
         interface=Interfaces.WSGI,
-        workers=int(os.environ.get("WEB_WORKERS", "2")),
-        blocking_threads=int(os.environ.get("WEB_THREADS", "32")),
+        workers=env.number("WEB_WORKERS", 2),
+        blocking_threads=env.number("WEB_THREADS", 32),
         blocking_threads_idle_timeout=600,
         backlog=2048,
         websockets=False,
@@ -35,7 +48,7 @@ def main() -> None:
         log_level=LogLevels.warning,
         respawn_failed_workers=True,
         workers_kill_timeout=5,
-    ).serve()
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ os.environ.setdefault("RELAYER_ROLE", "web")
 
 import logging
 
+import psycopg
 from django.core.wsgi import get_wsgi_application
 from django.db import Error
 
@@ -30,7 +31,7 @@ def _make_default_account() -> None:
 
     try:
         make_default_account(web_connection())
-    except Error:
+    except (Error, psycopg.Error):  # Django's connection, or a statement over it
         logging.getLogger("relayer.web").warning("no default account", extra={"action": "default_account_failed"})
     finally:
         connection.close()
