@@ -248,7 +248,7 @@ def test_slots_page_by_keyset(scene: Scene, admin_client: Client) -> None:
     query = ""
     for _ in range(5):
         answer = admin_client.get(url + query)
-        seen += [row[0] for row in answer.context["sections"][0].rows]
+        seen += [int(row[0]) for row in answer.context["sections"][0].rows]
         query = answer.context["older_url"]
         if not query:
             break
