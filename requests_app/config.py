@@ -103,6 +103,14 @@ def payment_token(entry: Mapping[str, Any]) -> PaymentToken:
         raise ConfigurationError(f"an entry of PAYMENT_TOKENS lacks or garbles {error}") from None
 
 
+def _depth(value: Any) -> int:
+    """Blocks below the head; none given is 0, the chain's own mark. Raises ConfigurationError."""
+    depth = 0 if value is None else value
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 0:
+        raise ConfigurationError(f"a finality depth is a whole number of blocks, not {depth!r}")
+    return depth
+
+
 def _optional(text: str | None) -> bytes | None:
     return address(text) if text else None
 
@@ -123,7 +131,7 @@ def config() -> Config:
         fee_ceiling=int(settings.GATEWAY_FEE_CEILING_WEI),
         payment=_optional(settings.PAYMENT_ADDRESS),
         tokens={token.address: token for token in map(payment_token, settings.PAYMENT_TOKENS)},
-        finality_depth=int(settings.GATEWAY_FINALITY_DEPTH),
+        finality_depth=_depth(settings.GATEWAY_FINALITY_DEPTH),
     )
     hosts = {
         int(entry["chain_id"]): HostChain(
@@ -132,7 +140,7 @@ def config() -> Config:
             acl=address(entry["acl_address"]),
             protocol_config=_optional(entry.get("protocol_config_address")),
             kms_generation=_optional(entry.get("kms_generation_address")),
-            finality_depth=int(entry.get("finality_depth") or 0),
+            finality_depth=_depth(entry.get("finality_depth")),
         )
         for entry in settings.HOST_CHAINS
     }

@@ -62,6 +62,12 @@ def test_malformed_settings_are_named_in_one_line(tmp_path: Path, name: str, val
     [
         ("GATEWAY_SIGNER_KEYS", "0x12", "a signer key is not 32 bytes"),
         ("GATEWAY_RPC_URLS", "ftp://user:pa55word@rpc.example.com", "not an http or https URL"),
+        (
+            "HOST_CHAINS",
+            PRODUCTION["HOST_CHAINS"].replace("}]", ',"finality_depth":-5}]'),
+            "a finality depth is a whole number",
+        ),
+        ("GATEWAY_FINALITY_DEPTH", "-1", "GATEWAY_FINALITY_DEPTH must be at least 0"),
     ],
 )
 def test_what_cannot_work_is_found_before_it_runs(tmp_path: Path, name: str, value: str, said: str) -> None:
