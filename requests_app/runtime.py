@@ -199,7 +199,7 @@ class _Memory:
         if known is None:
             self._lock.acquire()
         try:
-            self._values = effective(store.load_settings(connection()))
+            known = self._values = effective(store.load_settings(connection()))
             self._until = time.monotonic() + FRESH_SECONDS
         except (psycopg.Error, DatabaseError, InterfaceError):  # Django wraps what its own connection cannot open
             if known is None:
@@ -208,7 +208,7 @@ class _Memory:
             self._until = time.monotonic() + RETRY_SECONDS
         finally:
             self._lock.release()
-        return self._values or defaults()
+        return known  # not what the field holds: another thread may have been told to forget it meanwhile
 
     def forget(self) -> None:
         self._values, self._until = None, 0.0

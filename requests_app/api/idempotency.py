@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar, assert_never
 
 import psycopg
+from django.db import Error
 from django.http import HttpRequest, HttpResponse
 
 from requests_app.api.auth import Client
@@ -105,7 +106,7 @@ def _first(
         raise in_flight() from None
     except Exception:
         # Also after an error of the database: if the commit went through after all, the record is complete and stays.
-        with suppress(psycopg.Error):
+        with suppress(psycopg.Error, Error):
             crash_point("before_key_release_commit")
             store.release(web_connection(), client.id, key, attempt)
             crash_point("after_key_release_commit")

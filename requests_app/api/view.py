@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import psycopg
-from django.db import DatabaseError, InterfaceError, OperationalError, connections
+from django.db import Error, InterfaceError, OperationalError, connections
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.views import APIView
@@ -53,7 +53,7 @@ class FaceView(APIView):
             response: HttpResponseBase = handler(request, *args, **kwargs)
         except Refused as refused:
             response = self.refuse(request, refused)
-        except (psycopg.Error, DatabaseError) as error:
+        except (psycopg.Error, Error) as error:
             response = self._database_failed(request, error)
         except Exception:
             _log.exception("unexpected error", extra={"action": "api_error", "view": type(self).__name__})

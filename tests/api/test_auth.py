@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db import InterfaceError as DjangoInterfaceError
 from django.db import OperationalError as DjangoOperationalError
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
@@ -170,6 +171,7 @@ def test_unexpected_errors_and_a_lost_database_show_nothing(
     for error, expected in (
         (psycopg.OperationalError("host=secret"), lost),
         (DjangoOperationalError("host=secret"), lost),
+        (DjangoInterfaceError("connection already closed"), lost),
         (psycopg.DataError("secret"), (*internal, "Database error")),
         (RuntimeError("secret"), (*internal, "Internal server error")),
     ):

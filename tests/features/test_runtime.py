@@ -144,6 +144,20 @@ def test_without_database_the_last_values_stay(db: None, error: type[Exception])
     assert runtime.values(away)["api_retry_after_seconds"] == 9
 
 
+def test_who_forgets_meanwhile_does_not_make_a_reader_take_the_defaults(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.change(web_connection(), "api_retry_after_seconds", 9, **PEOPLE)
+    memory, clock = runtime._Memory(), runtime.time.monotonic
+
+    def forgetting() -> float:
+        memory.forget()
+        return clock()
+
+    monkeypatch.setattr(runtime.time, "monotonic", forgetting)
+    assert memory.read(web_connection)["api_retry_after_seconds"] == 9
+
+
 def test_every_process_follows_within_five_seconds(transactional_db: None) -> None:
     from django.db import connection
 
