@@ -35,7 +35,7 @@ log = logging.getLogger("relayer.send")
 
 RESEND_LIMIT: Final = 200
 MAINTENANCE_SECONDS: Final = 1.0
-OUTBID_SECONDS: Final = 5.0  # what the pool holds instead may be mined meanwhile
+OUTBID_SECONDS: Final = 5.0
 NO_INTENTS: Final[Mapping[int, Intent]] = {}
 
 
@@ -200,9 +200,12 @@ def react(context: ShiftContext, lane: Lane, sent: Sequence[Sent]) -> None:
     foreign = [one for one in sent if one.send_class is SendClass.REPLACEMENT_UNDERPRICED and not one.item.siblings]
     if foreign:
         signers.hold_back(context, lane, SignerStatus.BLOCKED, SignerReason.FOREIGN_NONCE)
-    if any(one.send_class is SendClass.REPLACEMENT_UNDERPRICED and one.item.siblings for one in sent):
-        # Where the attempts before it were refused, too, none is open now, and only the fill comes back to the nonce, with more.
-        lane.fill_due, lane.fill_at = True, lane.clock() + OUTBID_SECONDS
+    outbid = [one for one in sent if one.send_class is SendClass.REPLACEMENT_UNDERPRICED and one.item.siblings]
+    if outbid:
+        # Where the attempts before it were refused, too, none is open now, and only the fill comes back to the nonce, with more: later
+        # each time, because what the pool holds instead may be mined meanwhile, and the signer is blocked when no fill is left.
+        wait = OUTBID_SECONDS * 4 ** min(2, max(one.item.seq for one in outbid) - 2)
+        lane.fill_due, lane.fill_at = True, lane.clock() + wait
     strange = {one.item.subject: _evidence(lane, one) for one in sent if one.mismatch}
     if strange:
         text = "a node answered another hash than that of the bytes it was given"
