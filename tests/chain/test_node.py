@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from requests_app.states import Kind
+from requests_app.api import signatures
+from requests_app.states import Kind, ReqType
+from requests_app.typed_data import recover
 from tests.chain.conftest import FORM_KINDS, Chains, canonical, raw
 from tests.waiting import wait_until
 from workers.chain.acl import acl_checks
@@ -17,7 +19,6 @@ from workers.chain.events import EventKind, decode_payload
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Failed, Ok, RpcError
 from workers.chain.signer import LocalSigner
-from workers.chain.typed_data import expected_signer, recover, request_digest
 from workers.devnet.traffic import FORMS
 
 pytestmark = pytest.mark.stack
@@ -98,19 +99,27 @@ def test_acl_allows_what_was_granted_and_names_what_was_not(chains: Chains) -> N
     assert found == [[]] * 4 + checks[4:]
 
 
+def digest_and_signer(form: ReqType, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    if form is ReqType.UNIFIED:
+        return signatures.unified_digest(body, 8009), raw(body["user"])
+    return signatures.legacy_digest(form, body)
+
+
 @pytest.mark.parametrize("form", ["user_decrypt", "delegated", "unified"])
-def test_a_wrong_signature_is_a_decoded_revert_and_ours_recovers(chains: Chains, form: Any) -> None:
-    """What the contract refuses, request_digest and recover have refused before."""
+def test_a_wrong_signature_is_a_decoded_revert_and_ours_recovers(
+    chains: Chains, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the contract refuses, the API has refused before."""
+    monkeypatch.setattr(signatures, "config", lambda: chains.config)
     (submission,) = chains.traffic.build([form])
     kind, req_type = FORM_KINDS[form]
-    body, decryption = canonical(submission), chains.config.gateway.decryption
+    body = canonical(submission)
     assert req_type is not None
-    digest = request_digest(req_type, body, decryption)
-    assert recover(digest, raw(body["signature"])) == expected_signer(req_type, body)
+    digest, signer = digest_and_signer(req_type, body)
+    assert recover(digest, raw(body["signature"])) == signer
     damaged = {**body, "public_key": "0x1234"}
-    assert recover(request_digest(req_type, damaged, decryption), raw(body["signature"])) != expected_signer(
-        req_type, body
-    )
+    digest, signer = digest_and_signer(req_type, damaged)
+    assert recover(digest, raw(body["signature"])) != signer
     call = ContractCall(*encode_request(kind, req_type, damaged, chains.config.gateway))
     (answer,) = chains.clients.gateway.estimate_gas(chains.signer.address, [call])
     assert isinstance(answer, Failed)
