@@ -67,14 +67,6 @@ def execution(terms: Terms, seen: Iterable[Observation]) -> Observation | None:
     return next((one for one in exact if one.tx_hash == terms.tx_hash), exact[0] if exact else None)
 
 
-def mismatch(terms: Terms, seen: Iterable[Observation]) -> tuple[Observation, Sighting] | None:
-    """The observation that used the payment's authorization otherwise than asked; None when there is none, or an exact one."""
-    judged = [(one, judge(terms, one)) for one in seen]
-    if any(sighting is Sighting.EXACT for _, sighting in judged):
-        return None
-    return next((pair for pair in judged if pair[1] in MISMATCHES), None)
-
-
 def spent_otherwise(terms: Terms, seen: Iterable[Observation]) -> bool:
     """Whether the log shows the payer's authorization used up by something else than this payment: canceled, or used not as asked."""
     judged = {judge(terms, one) for one in seen} - {Sighting.FOREIGN}

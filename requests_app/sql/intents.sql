@@ -12,9 +12,6 @@ SELECT {columns} FROM payment_intent r WHERE r.id = ANY(%(ids)b::bigint[]) ORDER
 SELECT {columns} FROM payment_intent r
  WHERE r.public_id = %(public_id)s AND (%(account)s::bigint IS NULL OR r.account_id = %(account)s::bigint);
 
--- name: by_refs
-SELECT {columns} FROM payment_intent r WHERE r.ref = ANY(%(refs)b::bytea[]) ORDER BY r.id;
-
 -- name: history
 SELECT version, from_state, to_state, actor, at, tx_hash, reason, by_user FROM intent_transition WHERE intent_id = %(id)s ORDER BY version;
 

@@ -18,10 +18,6 @@ WITH found AS (
 SELECT {columns}
   FROM found JOIN ledger_entry e ON e.seq = found.seq ORDER BY e.seq;
 
--- name: entries_of
-SELECT {columns}
-  FROM ledger_entry e WHERE e.ref = %(ref)b ORDER BY e.seq;
-
 -- name: entries_after
 SELECT {columns}
   FROM ledger_entry e WHERE e.seq > %(seq)s::bigint ORDER BY e.seq LIMIT %(limit)s::int;

@@ -5,10 +5,6 @@ INSERT INTO signer (chain_id, address)
 SELECT %(chain_id)s::bigint, address FROM unnest(%(address)b::bytea[]) AS t(address)
     ON CONFLICT (chain_id, address) DO NOTHING;
 
--- name: find_signer
-SELECT id, status, status_reason, next_nonce, max_inflight, chain_nonce_latest
-  FROM signer WHERE id = %(signer)s;
-
 -- name: sync_signer
 -- next_nonce is set from the chain once, at the very first look, and never falls. A chain count past it means that the
 -- key was used by somebody else: the signer is blocked, and the counter is raised so that nothing of theirs is contested.

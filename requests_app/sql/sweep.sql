@@ -117,9 +117,6 @@ WITH gone AS MATERIALIZED (
  shares AS (DELETE FROM user_decrypt_share s USING gone WHERE s.gw_reference_id = gone.gw_reference_id)
 DELETE FROM gateway_ref g USING gone WHERE g.gw_reference_id = gone.gw_reference_id;
 
--- name: known_key
-SELECT key_id, crs_id, context_id FROM published_key WHERE id = 1;
-
 -- name: publish_key
 INSERT INTO published_key (id, key_id, crs_id, context_id, body, updated_at)
 VALUES (1, %(key_id)s, %(crs_id)s, %(context_id)s, %(body)s::jsonb, clock_timestamp())

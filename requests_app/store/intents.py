@@ -92,11 +92,6 @@ def find_intent(conn: Connection[Any], public_id: str, account_id: int | None = 
     return _intent(row) if row else None
 
 
-def by_refs(conn: Connection[Any], refs: Sequence[bytes]) -> list[Intent]:
-    """The intents with these 32-byte refs, in id order."""
-    return [_intent(row) for row in fetch_all(conn, "intents", "by_refs", {"refs": list(refs)}, columns=_COLUMNS)]
-
-
 def history(conn: Connection[Any], intent_id: int) -> list[HistoryRow]:
     """The transitions of an intent, from its creation on."""
     return [

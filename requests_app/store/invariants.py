@@ -75,11 +75,6 @@ def spans(conn: Connection[Any]) -> dict[Over, tuple[int, int]]:
     }
 
 
-def bounds(conn: Connection[Any]) -> dict[Over, int]:
-    """How far the windows of each kind reach now."""
-    return {over: high for over, (_, high) in spans(conn).items()}
-
-
 def clock(conn: Connection[Any]) -> float:
     """Seconds since 1970 by the database's clock."""
     return float(fetch_only(conn, "invariants", "clock").seconds)

@@ -112,11 +112,6 @@ def head(conn: Connection[Any]) -> Head:
     return Head(row.seq, bytes(row.hash)) if row else _EMPTY
 
 
-def entries_of(conn: Connection[Any], ref: bytes) -> list[Chained]:
-    """The entries of an intent, in journal order."""
-    return [_chained(row) for row in fetch_all(conn, "ledger", "entries_of", {"ref": ref}, columns=_COLUMNS)]
-
-
 def balances(conn: Connection[Any], account: str | None = None) -> list[Balance]:
     """The balances, or those of one ledger account, in order."""
     rows = fetch_all(conn, "ledger", "balances", {"account": account})

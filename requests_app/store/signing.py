@@ -65,12 +65,6 @@ def ensure_signers(conn: Connection[Any], chain_id: int, addresses: Sequence[byt
     return run(conn, "signing", "ensure_signers", {"chain_id": chain_id, "address": list(addresses)})
 
 
-def find_signer(conn: Connection[Any], signer_id: int) -> SignerState | None:
-    """The signer's row as it stands."""
-    row = fetch_one(conn, "signing", "find_signer", {"signer": signer_id})
-    return None if row is None else _signer(row)
-
-
 def sync_signer(
     conn: Connection[Any],
     fence: Fence,

@@ -10,7 +10,7 @@ from psycopg import Connection
 
 from requests_app.states import Kind, Status
 from requests_app.store.requests import job_key
-from requests_app.store.session import Row, fetch_all, fetch_one, run
+from requests_app.store.session import fetch_all, run
 
 
 class Overdue(NamedTuple):
@@ -86,11 +86,6 @@ def purge_requests(conn: Connection[Any], kind: Kind, seconds: float, limit: int
 def purge_foreign(conn: Connection[Any], seconds: float, limit: int) -> int:
     """Delete references that nobody here has claimed for `seconds`, with their shares: how many."""
     return run(conn, "sweep", "purge_foreign", {"seconds": seconds, "limit": limit})
-
-
-def known_key(conn: Connection[Any]) -> Row | None:
-    """key_id, crs_id, context_id that are published, or None."""
-    return fetch_one(conn, "sweep", "known_key")
 
 
 def publish_key(

@@ -10,12 +10,11 @@ import pytest
 from requests_app.decisions import Decided
 from requests_app.models.reviews import ReviewAction
 from requests_app.states import Kind, Status
-from requests_app.store import signing
 from requests_app.store.queue import SEND
 from requests_app.transitions import sending
 from tests.core.rows import insert_account, read_request
 from tests.send.node import Drop, Fault, parse
-from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, wanted
+from tests.send.scenes import PRICE, add_request, add_signer, expire_leases, fake_sign, hold, leased, next_nonce, wanted
 from tests.send.test_settle import again, age, requests, statuses
 from tests.txm.test_commands import decide
 from workers.chain.fees import Fees, bumped
@@ -89,10 +88,10 @@ def test_b32_counter_and_attempt_are_stored_together_or_not_at_all(conn):
 
     with pytest.raises(ValueError):
         sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, broken)
-    assert signing.find_signer(conn, signer.id).next_nonce == 7
+    assert next_nonce(conn, signer.id) == 7
     expire_leases(conn)
     sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, fake_sign)
-    assert signing.find_signer(conn, signer.id).next_nonce == 8
+    assert next_nonce(conn, signer.id) == 8
     assert conn.execute("SELECT nonce FROM tx_attempt").fetchall() == [(7,)]
 
 

@@ -151,6 +151,6 @@ def _payments(ground: Ground) -> None:
         assert moved == 1 or state not in ("settled", "confirming"), state
         assert moved == 0 or state not in ("canceled", "created", "authorized", "failed"), state
     assert ground.rows(OWNERLESS_PAYMENTS) == []
-    reach = invariants.bounds(ground.conn)
+    reach = invariants.spans(ground.conn)
     for one in invariants.INVARIANTS:
-        assert invariants.check(ground.conn, one, 0, reach[one.over]) == [], one.meaning
+        assert invariants.check(ground.conn, one, 0, reach[one.over][1]) == [], one.meaning

@@ -23,6 +23,7 @@ from requests_app.transitions.intents import Change, move
 from tests.listen import world
 from tests.listen.stub_chain import CHAIN_ID, StubChain, running
 from tests.listen.world import FENCE, SOURCE, block_hash
+from tests.payments.journal import entries_of
 from tests.payments.terms import MERCHANT, PAYER, TERMS, USDC, add_account, add_authorized
 from workers.apply import Applier
 from workers.chain import payment_events
@@ -181,7 +182,7 @@ def case(conn: Connection[Any], intent: Intent) -> Any:
 
 def entries(conn: Connection[Any], intent: Intent) -> list[str]:
     """The kinds of the intent's entries in the journal."""
-    return [one.entry.kind.value for one in ledger.entries_of(conn, intent.ref)]
+    return [one.entry.kind.value for one in entries_of(conn, intent.ref)]
 
 
 def observed(conn: psycopg.Connection[Any]) -> list[tuple[int, bytes | None]]:

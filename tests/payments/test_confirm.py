@@ -23,6 +23,7 @@ from requests_app.store.signing import Fence
 from requests_app.transitions.intents import Change, authorize, move
 from tests.listen.stub_chain import NO_ANSWER, StubChain
 from tests.payments import shown
+from tests.payments.journal import entries_of
 from tests.payments.shown import AMOUNT, DUTY, STRANGER, Context, case, entries, show, stands, used, way
 from tests.payments.terms import add_intent, authorization
 from workers.duties import confirm
@@ -126,7 +127,7 @@ def test_settled_with_its_post_at_the_same_moment(log: Connection, context: Cont
     assert look(context) == 1
     settled = shown.now(log, one)
     assert way(log, one)[-1] == ("settled", "listener")
-    post = ledger.entries_of(log, one.ref)[-1].entry
+    post = entries_of(log, one.ref)[-1].entry
     assert (post.kind.value, post.at, post.tx_hash, post.by) == ("post", settled.updated_at, tx_hash, A.LISTENER)
 
 
@@ -248,7 +249,7 @@ def test_b50_somebody_elses_transaction_settles_although_ours_reverted(
     show(log, 1, 100, used(one, (99, 0), OTHER))
     assert look(context) == 1
     assert stands(log, one) == (S.SETTLED, 7, OTHER)
-    assert ledger.entries_of(log, one.ref)[-1].entry.tx_hash == OTHER
+    assert entries_of(log, one.ref)[-1].entry.tx_hash == OTHER
 
 
 def test_b47_a_revert_that_is_not_final_is_no_verdict(log: Connection, chain: StubChain, context: Context) -> None:

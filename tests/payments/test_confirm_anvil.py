@@ -13,6 +13,7 @@ from requests_app.store import envelopes, intents, ledger
 from requests_app.store.signing import Fence
 from tests.devnet.forks import take_back
 from tests.listen import world as logged
+from tests.payments.journal import entries_of
 from tests.payments.settling.chain import Bank
 from tests.payments.settling.test_anvil import visible, world
 from tests.payments.shown import Lease
@@ -115,7 +116,7 @@ def test_b50_a_stranger_is_faster_and_ours_reverts(
     monkeypatch.undo()
     follow.until("settled", payment)
     assert recorded(world, payment) == theirs[0]
-    post = ledger.entries_of(world.conn, payment.ref)[-1].entry
+    post = entries_of(world.conn, payment.ref)[-1].entry
     assert f"0x{(post.tx_hash or b'').hex()}" == theirs[0]
     before = intents.history(world.conn, payment.id)
 

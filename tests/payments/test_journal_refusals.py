@@ -12,6 +12,7 @@ from requests_app.ledger import GENESIS, Entry, Head, Leg, chained
 from requests_app.store import intents as store
 from requests_app.store import ledger
 from requests_app.store.session import fetch_one
+from tests.payments.journal import entries_of
 from tests.payments.terms import USDT, add_account, add_authorized
 from tests.payments.test_ledger import LEGS, NEW_YEAR, add, hold, post, void
 
@@ -77,7 +78,7 @@ def test_the_journal_refuses(conn: Conn, what: str) -> None:
     add(conn, hold())
     with pytest.raises(psycopg.IntegrityError):
         REFUSED[what](conn)
-    first = ledger.entries_of(conn, hold().ref)[0]
+    first = entries_of(conn, hold().ref)[0]
     assert (first.seq, first.entry) == (1, hold())
 
 

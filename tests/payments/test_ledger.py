@@ -15,6 +15,7 @@ from requests_app.models.ledger import EntryKind
 from requests_app.states import IntentActor
 from requests_app.store import ledger
 from requests_app.store.ledger import Balance
+from tests.payments.journal import entries_of
 from tests.payments.terms import CHAIN, MERCHANT, PAYER, USDC, USDT
 
 LEGS = (Leg(f"payer:{PAYER}", -100_000_000), Leg(f"merchant:{MERCHANT}", 100_000_000))
@@ -110,7 +111,7 @@ def test_the_same_entry_again_changes_nothing(conn: psycopg.Connection) -> None:
 def test_a_batch_may_hold_and_resolve(conn: psycopg.Connection) -> None:
     add(conn, hold(), post(), hold("pi_0002"), void("pi_0002"))
     assert {(one.pending, abs(one.posted)) for one in ledger.balances(conn)} == {(0, 100_000_000)}
-    assert [one.entry.kind for one in ledger.entries_of(conn, hold("pi_0002").ref)] == [EntryKind.HOLD, EntryKind.VOID]
+    assert [one.entry.kind for one in entries_of(conn, hold("pi_0002").ref)] == [EntryKind.HOLD, EntryKind.VOID]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from requests_app.states import IntentActor, IntentState
 from requests_app.store import intents as intent_store
 from requests_app.store import ledger
 from requests_app.store.intents import Intent
-from requests_app.store.invariants import INVARIANTS, bounds, check
+from requests_app.store.invariants import INVARIANTS, check, spans
 from requests_app.transitions.intents import Change, move
 from tests.listen.stub_chain import CHAIN_ID, StubChain
 from tests.listen.world import FENCE, SOURCE, block_hash
@@ -246,9 +246,9 @@ def run(log: Connection, chain: StubChain, context: Context, seed: int) -> None:
 
 def broken(conn: Connection) -> list[Any]:
     """What breaks an invariant; the nonces here are not a signer's own."""
-    reach = bounds(conn)
+    reach = spans(conn)
     judged = (one for one in INVARIANTS if one.name != "nonces_dense")
-    return [found for one in judged for found in check(conn, one, 0, reach[one.over])]
+    return [found for one in judged for found in check(conn, one, 0, reach[one.over][1])]
 
 
 def seeds(count: int) -> list[int]:

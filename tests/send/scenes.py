@@ -137,3 +137,9 @@ def change(conn: psycopg.Connection[Any], subject: Subject, assignments: str) ->
 def fail(conn: psycopg.Connection[Any], subject: Subject) -> None:
     """As if the client had canceled it."""
     change(conn, subject, "status = 'failure', completed_at = clock_timestamp()")
+
+
+def next_nonce(conn: psycopg.Connection[Any], signer_id: int) -> int:
+    """The next nonce that the signer gives out."""
+    (found,) = next(iter(conn.execute("SELECT next_nonce FROM signer WHERE id = %s", (signer_id,))))
+    return int(found)

@@ -30,6 +30,7 @@ from tests.send.scenes import (
     fake_sign,
     hold,
     leased,
+    next_nonce,
     wanted,
 )
 
@@ -87,7 +88,7 @@ def test_every_row_gets_a_nonce_a_slot_bytes_a_deadline_and_a_transition(conn, f
         "SELECT verb, from_status, to_status, epoch, count(*) FROM req_transition GROUP BY 1,2,3,4"
     ).fetchall()
     assert log == [("prepare_send", "processing", "tx_in_flight", 1, 6)]
-    assert signing.find_signer(conn, signer.id).next_nonce == 13
+    assert next_nonce(conn, signer.id) == 13
 
 
 def test_rows_canceled_between_lease_and_claim_leave_no_hole(conn, fence, signer):
@@ -98,7 +99,7 @@ def test_rows_canceled_between_lease_and_claim_leave_no_hole(conn, fence, signer
     prepared = sending.prepare_send(conn, fence, signer.id, batch, PRICE, fake_sign)
     assert [item.nonce for item in prepared] == list(range(7, 14))
     assert [item.held.subject for item in prepared] == [s for n, s in enumerate(subjects) if n not in (0, 4, 9)]
-    assert signing.find_signer(conn, signer.id).next_nonce == 14
+    assert next_nonce(conn, signer.id) == 14
 
 
 @pytest.mark.parametrize("case", ["epoch", "instance", "paused", "never synced"])
@@ -129,7 +130,7 @@ def test_a_failing_signature_rolls_everything_back(conn, fence, signer):
     with pytest.raises(OverflowError):
         sending.prepare_send(conn, fence, signer.id, wanted(leased(conn, SEND)), PRICE, failing)
     assert statuses(conn, subjects) == ["processing"] * 3
-    assert (slots(conn), signing.find_signer(conn, signer.id).next_nonce) == ([], 7)
+    assert (slots(conn), next_nonce(conn, signer.id)) == ([], 7)
 
 
 def test_a_row_with_a_slot_that_is_not_dead_never_gets_another(conn, fence, signer):

@@ -15,6 +15,7 @@ from requests_app.models.ledger import EntryKind
 from requests_app.store import ledger
 from requests_app.store.bills import open_bills
 from requests_app.store.invariants import INVARIANTS, check
+from tests.payments.journal import entries_of
 from tests.stack.harness import ROOT, Stack, plain_environment
 from tests.stack.test_bad_input import exchange
 from tests.stack.test_envelopes import get, publish
@@ -77,7 +78,7 @@ def test_usage_is_billed_paid_and_settled(stack: Stack) -> None:
         broken, head = walk(ledger.journal(conn), published)
         assert broken is None
         assert head.seq >= published.seq + 2
-        entries = [one.entry.kind for one in ledger.entries_of(conn, bytes.fromhex(bill["ref"][2:]))]
+        entries = [one.entry.kind for one in entries_of(conn, bytes.fromhex(bill["ref"][2:]))]
         assert entries == [EntryKind.HOLD, EntryKind.POST]
         looked = [one for look in looks(conn, list(INVARIANTS), 10_000) for one in check(conn, *look)]
         assert looked == []

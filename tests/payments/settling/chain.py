@@ -12,11 +12,12 @@ from typing import Any
 import psycopg
 
 from requests_app.config import config
-from requests_app.store import intents, ledger
+from requests_app.store import intents
 from requests_app.store.intents import Intent
 from requests_app.transitions import intents as transitions
 from requests_app.transitions.intents import Terms
 from tests.devnet.conftest import chain, layout_at
+from tests.payments.journal import entries_of
 from tests.waiting import wait_until
 from workers.devnet import anvil
 from workers.devnet.accounts import Wallet
@@ -115,7 +116,7 @@ class Bank:
         return [one.state.value for one in intents.read_intents(self.conn, [one.id for one in payments])]
 
     def entries(self, payment: Intent) -> list[str]:
-        return [one.entry.kind.value for one in ledger.entries_of(self.conn, payment.ref)]
+        return [one.entry.kind.value for one in entries_of(self.conn, payment.ref)]
 
     def transfers(self) -> Counter[bytes]:
         """How often the chain shows each ref executed, by the events of the whole chain."""

@@ -10,10 +10,11 @@ import psycopg
 import pytest
 
 from requests_app.config import config
-from requests_app.store import intents, invariants, ledger
+from requests_app.store import intents, invariants
 from requests_app.store.intents import Intent
 from requests_app.store.invariants import Violation
 from requests_app.transitions import intents as transitions
+from tests.payments.journal import entries_of
 from tests.payments.terms import TERMS, USDC, add_account, authorization
 from tests.send.conftest import Context, node, start
 from tests.send.node import CHAIN_ID, Fault, Node, parse
@@ -116,7 +117,7 @@ class Shop:
 
     def entries(self, payment: Intent) -> list[str]:
         """The kinds of its journal entries."""
-        return [one.entry.kind.value for one in ledger.entries_of(self.conn, payment.ref)]
+        return [one.entry.kind.value for one in entries_of(self.conn, payment.ref)]
 
     def jobs(self) -> int:
         row = self.conn.execute("SELECT count(*) FROM queue_job WHERE queue = 'settle'").fetchone()
@@ -151,8 +152,8 @@ def shop(conn: psycopg.Connection[Any], token: Token) -> Iterator[Shop]:
 
 def violations(conn: psycopg.Connection[Any]) -> list[Violation]:
     """Rows that break an invariant."""
-    ends = invariants.bounds(conn)
-    return [found for one in invariants.INVARIANTS for found in invariants.check(conn, one, 0, ends[one.over])]
+    ends = invariants.spans(conn)
+    return [found for one in invariants.INVARIANTS for found in invariants.check(conn, one, 0, ends[one.over][1])]
 
 
 @dataclass
