@@ -11,13 +11,11 @@ from bench.envelope_scene import Connection, client_cpu, median, percentile, rep
 from bench.table import Table
 
 ROUNDS = 40
-BARE = """WITH a AS MATERIALIZED (
-  SELECT * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[], %(block_hashes)b::bytea[],
-    %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
-    AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
- meta AS (INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest)
-  SELECT 301, position, kind, ref, contract, block_hash, tx_hash, digest FROM a ON CONFLICT (source_id, position) DO NOTHING RETURNING position)
-INSERT INTO envelope_blob (source_id, position, payload) SELECT 301, a.position, a.payload FROM meta JOIN a USING (position)"""
+BARE = """WITH meta AS (
+  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest)
+  SELECT 301, * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[],
+    %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[]))
+INSERT INTO envelope_blob (source_id, position, payload) SELECT 301, * FROM unnest(%(positions)b::bigint[], %(payloads)b::bytea[])"""
 
 
 def writes(conn: Connection, table: Table) -> None:

@@ -29,11 +29,35 @@ SELECT s.band_blocks::bigint << 20 AS width FROM envelope_source s WHERE s.sourc
 -- name: ensure_band
 SELECT ensure_envelope_band(%(source)s::int, %(position)s::bigint) AS made;
 
+-- name: fresh
+-- The rows of a range that nobody has stored before, which is the rule: asking each of them for a conflict costs a quarter of it.
+meta AS (
+  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
+  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
+    FROM door CROSS JOIN a LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
+  RETURNING position, kind, payer, tx_hash),
+ blob AS (
+  INSERT INTO envelope_blob (source_id, position, payload)
+  SELECT %(source)s, b.position, b.payload FROM door CROSS JOIN unnest(%(positions)b::bigint[], %(payloads)b::bytea[]) AS b(position, payload))
+
+-- name: again
+-- In its place, when some were there. A payload is stored with its row or not at all, so only the row is asked for a conflict, here and
+-- in the other inserts.
+meta AS (
+  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
+  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
+    FROM door CROSS JOIN a LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
+  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer, tx_hash),
+ blob AS (
+  INSERT INTO envelope_blob (source_id, position, payload)
+  SELECT %(source)s, b.position, b.payload
+    FROM meta JOIN unnest(%(positions)b::bigint[], %(payloads)b::bytea[]) AS b(position, payload) ON b.position = meta.position)
+
 -- name: record_range
 -- store/envelopes.record_range: lease fence, seal lock, events and seal in one statement, hence one transaction and one
 -- round trip. The seal moves only when every event of the batch was inserted here; otherwise the caller compares digests
 -- and calls seal_replayed. Rows above the seal are read by nobody, so what a refused batch leaves there is harmless.
--- A payload is stored with its row or not at all, so only the row is asked for a conflict, here and in the other inserts.
+-- Payloads come from arrays of their own: what is wanted twice is kept in memory, and they are most of it.
 WITH fence AS MATERIALIZED (
   SELECT 1 FROM exec_lease
    WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE),
@@ -44,8 +68,8 @@ WITH fence AS MATERIALIZED (
  door AS MATERIALIZED (SELECT 1 FROM seal WHERE held AND halted IS NULL AND block >= %(lo)s::bigint - 1),
  a AS MATERIALIZED (
   SELECT * FROM unnest(%(positions)b::bigint[], %(kinds)b::smallint[], %(refs)b::bytea[], %(contracts)b::bytea[],
-    %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[], %(payloads)b::bytea[])
-    AS t(position, kind, ref, contract, block_hash, tx_hash, digest, payload)),
+    %(block_hashes)b::bytea[], %(tx_hashes)b::bytea[], %(digests)b::bytea[])
+    AS t(position, kind, ref, contract, block_hash, tx_hash, digest)),
  payer AS (
   SELECT DISTINCT ON (a.position) a.position, v.client_id
     FROM a JOIN tx_attempt t ON t.tx_hash = a.tx_hash
@@ -53,14 +77,7 @@ WITH fence AS MATERIALIZED (
     JOIN request_client v ON v.kind = n.kind AND v.request_id = n.subject_id
    WHERE a.kind = ANY(%(request_kinds)b::smallint[])
    ORDER BY a.position, v.created_at, v.client_id),
- meta AS (
-  INSERT INTO envelope_meta (source_id, position, kind, ref, contract, block_hash, tx_hash, digest, payer, recorded_at)
-  SELECT %(source)s, a.position, a.kind, a.ref, a.contract, a.block_hash, a.tx_hash, a.digest, p.client_id, clock_timestamp()
-    FROM door CROSS JOIN a LEFT JOIN payer p ON p.position = a.position ORDER BY a.position
-  ON CONFLICT (source_id, position) DO NOTHING RETURNING position, kind, payer, tx_hash),
- blob AS (
-  INSERT INTO envelope_blob (source_id, position, payload)
-  SELECT %(source)s, a.position, a.payload FROM meta JOIN a ON a.position = meta.position),
+ {rows},
  moved AS (
   UPDATE chain_cursor c
      SET block = greatest(c.block, %(hi)s::bigint), updated_at = clock_timestamp(),

@@ -146,7 +146,10 @@ def record_range(
         "kept_blocks": list(seen.hashes), "kept_hashes": list(seen.hashes.values()),
     }  # fmt: skip
     crash_point("before_record_range_commit")
-    row = _banded(conn, source_id, "record_range", parameters, make_band)
+    try:
+        row = _banded(conn, source_id, "record_range", parameters, make_band, rows="fresh")
+    except psycopg.errors.UniqueViolation:
+        row = _banded(conn, source_id, "record_range", parameters, make_band, rows="again")
     crash_point("after_record_range_commit")
     if row is None:
         raise RelayerError(f"source {source_id} does not exist")
@@ -190,8 +193,9 @@ def _banded(
     name: str,
     parameters: Mapping[str, Any],
     make_band: Callable[[int], object] | None,
+    **parts: str,
 ) -> Row | None:
-    """The row of an inserting statement, run once more after missing bands were made (each once)."""
+    """The row of an inserting statement, run once more after missing bands were made (each once). `parts` are statements' names."""
     positions: list[int] = parameters["positions"]
 
     def mend() -> None:
@@ -199,10 +203,10 @@ def _banded(
         for position in band_positions(conn, source_id, positions):
             (make_band or (lambda place: ensure_band(conn, source_id, place)))(position)
 
-    countable = sql.statement("envelopes", "countable")
+    texts = {part: sql.statement("envelopes", text) for part, text in {"countable": "countable", **parts}.items()}
 
     def insert() -> Row | None:
-        return fetch_one(conn, "envelopes", name, parameters, countable=countable)
+        return fetch_one(conn, "envelopes", name, parameters, **texts)
 
     return bands.retry_once(insert, mend, source_id, positions)
 
