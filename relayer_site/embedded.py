@@ -67,7 +67,7 @@ os.close(held)
 """
 
 _guarded = threading.Lock()
-_handles: dict[Path, tuple[int, int]] = {}
+_handles: dict[Path, int] = {}  # by var directory: the descriptor whose lock keeps the server in use
 
 
 class EmbeddedPostgres:
@@ -133,7 +133,7 @@ class EmbeddedPostgres:
             known = _handles.pop(self.var, None)
             if known is None:
                 return
-            os.close(known[0])
+            os.close(known)
             probe = os.open(self.var / "pg.users", os.O_RDWR | os.O_CREAT, 0o600)
             deadline = time.monotonic() + timeout
             try:
@@ -160,7 +160,7 @@ class EmbeddedPostgres:
         if known is None:
             descriptor = os.open(self.var / "pg.users", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            _handles[self.var] = (descriptor, os.getpid())
+            _handles[self.var] = descriptor
 
     def _package(self) -> Any:
         with warnings.catch_warnings():

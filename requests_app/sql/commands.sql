@@ -61,7 +61,7 @@ SELECT command_id FROM c ORDER BY command_id;
 
 -- name: slot_of
 -- The nonce of a subject: the one that is not dead, else the last one; with its newest call and the highest fees offered.
-SELECT n.signer_id, n.nonce, n.state, g.chain_id, g.address, g.status AS signer_status,
+SELECT n.signer_id, n.nonce, n.state, g.chain_id, g.address,
        m.attempts, m.seq, m.max_fee, m.max_priority, m.sent,
        n.state = 'final' AND EXISTS (SELECT 1 FROM tx_attempt t WHERE t.signer_id = n.signer_id AND t.nonce = n.nonce
                                         AND t.tx_hash = n.winner_hash AND t.receipt_status = 0) AS reverted,
@@ -139,7 +139,7 @@ RETURNING id, seq, command_id;
 UPDATE review_case SET version = version + 1 WHERE id = %(id)s;
 
 -- name: pending_decision
-SELECT id, seq, action, decided_by, state FROM review_decision
+SELECT id, decided_by FROM review_decision
  WHERE case_id = %(id)s AND state IN ('awaiting_second', 'commanded');
 
 -- name: case_of_decision

@@ -26,10 +26,9 @@ RETURNING id;
 -- name: account_active
 SELECT a.id FROM client_account a WHERE a.id = %(client)s AND a.status = 'active';
 
--- name: publications
--- What became of these publications; one that is in neither table left with its band.
-SELECT s.id, s.ext_id, NULL::int AS source_id, NULL::bigint AS position, s.parked_at IS NOT NULL AS parked, s.error
-  FROM staged_envelope s WHERE s.id = ANY(%(ids)b::bigint[]);
+-- name: waiting_ids
+-- What is published leaves the table.
+SELECT s.id FROM staged_envelope s WHERE s.id = ANY(%(ids)b::bigint[]) AND s.parked_at IS NULL;
 
 -- name: publication
 SELECT s.ext_id, NULL::int AS source_id, NULL::bigint AS position, s.parked_at IS NOT NULL AS parked, s.error

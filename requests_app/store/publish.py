@@ -90,7 +90,7 @@ def account_active(conn: Connection[Any], client_id: int) -> bool:
 
 def waiting_ids(conn: Connection[Any], ids: Sequence[int]) -> set[int]:
     """Which of these staging ids are neither published nor parked yet."""
-    return {row.id for row in fetch_all(conn, "publish", "publications", {"ids": list(ids)}) if not row.parked}
+    return {row.id for row in fetch_all(conn, "publish", "waiting_ids", {"ids": list(ids)})}
 
 
 def publication(conn: Connection[Any], ext_id: UUID, client_id: int) -> Publication | None:

@@ -103,10 +103,6 @@ class GatewayClient(ChainClient):
         """Whether each authorization was used or canceled (EIP-3009 authorizationState)."""
         return self.views([key.state_call for key in keys], decode_bool, block)
 
-    def token_balances(self, owners: Sequence[tuple[bytes, bytes]]) -> list[Answer[int]]:
-        """What each (token, owner) has, in token units."""
-        return self.views([ContractCall(token, BALANCE_OF.encode(owner)) for token, owner in owners], decode_uint)
-
     def find_spent(self, key: AuthorizationKey, since: int) -> Spent | None:
         """The transaction that used or canceled an authorization; None when the logs show none.
 

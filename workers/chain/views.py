@@ -34,7 +34,6 @@ class Receipt:
     status: int
     sender: bytes
     to: bytes | None
-    gas_used: int
     logs: Sequence[Any]
 
 
@@ -88,7 +87,6 @@ def receipt_of(value: Any) -> Receipt | None:
         quantity(fields.get("status")),
         data(fields.get("from"), 20),
         _address(fields.get("to")),
-        quantity(fields.get("gasUsed")),
         logs,
     )
 

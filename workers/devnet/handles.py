@@ -39,10 +39,6 @@ def fhe_type_of(handle: bytes) -> int:
     return handle[30]
 
 
-def chain_id_of(handle: bytes) -> int:
-    return int.from_bytes(handle[22:30], "big")
-
-
 def derive(ciphertext: bytes, fhe_types: Sequence[int], acl: str, chain_id: int) -> list[bytes]:
     """The handles of a proven input with values of these types."""
     blob = keccak256(b"ZK-w_rct" + ciphertext)

@@ -17,6 +17,7 @@ from tests.payments.terms import add_account
 from tests.send.conftest import Context
 from workers import receipts
 from workers.chain import open_clients
+from workers.chain.calldata import BALANCE_OF, ContractCall, decode_uint
 from workers.chain.payments import AuthorizationKey
 from workers.devnet.deployment import Deployment
 from workers.leases import LeaseKeeper
@@ -57,8 +58,8 @@ def visible(world: Any) -> None:
 def test_a_batch_moves_the_money_once_each(world: Any) -> None:
     bank: Bank = world.bank
     gateway, token = world.context.clients.gateway, bytes.fromhex(bank.token["address"][2:])
-    merchant = [(token, bytes.fromhex(MERCHANT[2:]))]
-    (before,) = gateway.token_balances(merchant)  # others of the run have paid it, too
+    funds = [ContractCall(token, BALANCE_OF.encode(bytes.fromhex(MERCHANT[2:])))]
+    (before,) = gateway.views(funds, decode_uint)  # others of the run have paid it, too
     payments = bank.pay(12, amount=7)
     assert world.work() == ["sent"] * 12
     assert bank.wait_transfers(payments) == {one.ref: 1 for one in payments}
@@ -66,7 +67,7 @@ def test_a_batch_moves_the_money_once_each(world: Any) -> None:
     assert [bank.entries(one) for one in payments] == [["hold"]] * 12
     keys = [key_of(payments[0]), AuthorizationKey(token, bytes.fromhex(payments[0].payer[2:]), bytes(32))]
     assert [one.value for one in gateway.authorization_states(keys)] == [True, False]
-    (balance,) = gateway.token_balances(merchant)
+    (balance,) = gateway.views(funds, decode_uint)
     assert balance.value - before.value == 12 * 7
     spent = gateway.find_spent(keys[0], 0)
     assert spent is not None
