@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 BIN := .venv/bin
+# Wherever that is set: a run of the tests starts more than a hundred processes, each of which would compile every module again.
+export PYTHONDONTWRITEBYTECODE :=
 DEMO ?=
 TESTS ?= tests
 # Test runners side by side (tests/runners.py says who runs what); 0: one, in this very process.
@@ -86,12 +88,14 @@ FUZZ_SECONDS ?= 300
 fuzz: install-dev
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) $(BIN)/python -m pytest tests/wire/test_fuzz.py -s -q
 
-# The pictures of docs/reviewer-guide.md, from a database that is the same every time. For every page of a running stack in three forms:
+# The pictures of docs/reviewer-guide.md, from a database that is the same every time, and of every page in three forms in var/screenshots.
+# Of a running stack:
 # .venv/bin/python -m tests.browser.screenshots --url http://127.0.0.1:$(cat var/api-port) --demo var/demo.json --out DIR
 .PHONY: screenshots
 screenshots: install-dev
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
-	@GUIDE_OUT=docs/screenshots $(BIN)/python -m pytest tests/browser/test_guide.py -q
+	@mkdir -p var/screenshots
+	@GUIDE_OUT=docs/screenshots PAGES_OUT=var/screenshots $(BIN)/python -m pytest tests/browser/test_guide.py tests/browser/test_desk.py -k "pictures or every_page" -q
 
 # One target a question, so that `make -k lint` answers all of them.
 .PHONY: lint ruff format types imports migrations openapi

@@ -19,3 +19,6 @@ os.environ.setdefault("RELAYER_PG_OPTIONS", "-c fsync=off -c full_page_writes=of
 os.environ.setdefault("RELAYER_WARM_UP", "0")
 
 from relayer_site.settings import *  # noqa: F403
+
+# Quick on purpose: half a second of a core for every person that a test makes is most of what the test takes.
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

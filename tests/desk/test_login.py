@@ -25,7 +25,6 @@ def _bounds(settings: Any) -> None:
     settings.DESK_LOGIN_FAILURES_PER_ADDRESS = 5
     settings.DESK_LOGIN_WINDOW_SECONDS = 600
     settings.TRUSTED_PROXIES = 0
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
 @pytest.fixture
