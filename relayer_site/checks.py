@@ -68,7 +68,12 @@ def values(app_configs: Apps, **options: Any) -> list[CheckMessage]:
         value = getattr(settings, name) if name.endswith("_SECONDS") and not name.startswith("SECURE_") else 1
         if not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
             found.append(Error(f"{name} must be a positive number of seconds, not {value!r}.", id="relayer.E008"))
-    bounds = {"GATEWAY_FINALITY_DEPTH": 0, "TRUSTED_PROXIES": 0, "DESK_LOGIN_FAILURES": 1, "DESK_LOGIN_FAILURES_PER_ADDRESS": 1}
+    bounds = {
+        "GATEWAY_FINALITY_DEPTH": 0,
+        "TRUSTED_PROXIES": 0,
+        "DESK_LOGIN_FAILURES": 1,
+        "DESK_LOGIN_FAILURES_PER_ADDRESS": 1,
+    }
     for name, least in bounds.items():
         if getattr(settings, name) < least:
             found.append(Error(f"{name} must be at least {least}.", id="relayer.E013"))

@@ -17,7 +17,9 @@ def no_resend(kind: Kind, slot: SlotView | None) -> str | None:
     """
     if slot is None or slot.state is SlotState.DEAD or (kind is Kind.PAYMENT and slot.reverted):
         return None
-    return f"nonce {slot.nonce} is {slot.state.value}, not proven dead: two transactions for one thing could both be mined"
+    return (
+        f"nonce {slot.nonce} is {slot.state.value}, not proven dead: two transactions for one thing could both be mined"
+    )
 
 
 def no_failure(kind: Kind, slot: SlotView | None) -> str | None:
