@@ -82,7 +82,7 @@ def private_key(text: str) -> bytes:
 def _hex(text: str, size: int, what: str) -> bytes:
     try:
         raw = bytes.fromhex(text.removeprefix("0x"))
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):  # a JSON setting may hold anything
         raise ConfigurationError(f"{text!r} is not {what}") from None
     if len(raw) != size:
         raise ConfigurationError(f"{text!r} is not {what}: {len(raw)} bytes instead of {size}")
@@ -111,6 +111,21 @@ def _depth(value: Any) -> int:
     return depth
 
 
+def host_chain(entry: Mapping[str, Any]) -> HostChain:
+    """One entry of HOST_CHAINS. Raises ConfigurationError."""
+    try:
+        return HostChain(
+            chain_id=int(entry["chain_id"]),
+            url=str(entry["url"]),
+            acl=address(entry["acl_address"]),
+            protocol_config=_optional(entry.get("protocol_config_address")),
+            kms_generation=_optional(entry.get("kms_generation_address")),
+            finality_depth=_depth(entry.get("finality_depth")),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"an entry of HOST_CHAINS lacks or garbles {error}") from None
+
+
 def _optional(text: str | None) -> bytes | None:
     return address(text) if text else None
 
@@ -133,15 +148,5 @@ def config() -> Config:
         tokens={token.address: token for token in map(payment_token, settings.PAYMENT_TOKENS)},
         finality_depth=_depth(settings.GATEWAY_FINALITY_DEPTH),
     )
-    hosts = {
-        int(entry["chain_id"]): HostChain(
-            chain_id=int(entry["chain_id"]),
-            url=entry["url"],
-            acl=address(entry["acl_address"]),
-            protocol_config=_optional(entry.get("protocol_config_address")),
-            kms_generation=_optional(entry.get("kms_generation_address")),
-            finality_depth=_depth(entry.get("finality_depth")),
-        )
-        for entry in settings.HOST_CHAINS
-    }
+    hosts = {host.chain_id: host for host in map(host_chain, settings.HOST_CHAINS)}
     return Config(gateway, hosts, int(settings.USER_DECRYPT_SHARES_THRESHOLD))
