@@ -33,6 +33,10 @@ class SourceHalted(RelayerError):
     """The envelope source is halted after a contradiction; a person must look."""
 
 
+class EvidenceUnavailable(RelayerError):
+    """The chain did not answer what a decision rests on: its command stays claimed and is taken up again."""
+
+
 class WalletCheckFailed(RelayerError):
     """The host chain could not be asked whether a wallet accepts a signature."""
 

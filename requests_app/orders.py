@@ -50,9 +50,10 @@ def give(
     reason: str,
     reviewer_id: int,
 ) -> Told:
-    """Write the command that `order` makes of the target's locked row; `token` is the form's own number, so that a double click is
+    """Write the command that `order` makes of the target's locked row.
 
-    one command. Raises CommandConflict when the form was sent before with another content.
+    `token` is the form's own number, by which a double click is one command. Raises CommandConflict when the form was sent before with
+    another content.
     """
     with transaction(conn):
         by = lock_reviewer(conn, reviewer_id)

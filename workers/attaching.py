@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from requests_app.config import config
 from requests_app.crash_points import crash_point
-from requests_app.errors import RelayerError
+from requests_app.errors import EvidenceUnavailable, RelayerError
 from requests_app.store import attempts as attempt_store
 from requests_app.store import commands as store
 from requests_app.store import consumers, reorgs
@@ -22,16 +22,11 @@ from workers.chain.calldata import Unencodable, encode_request
 from workers.chain.events import REQUEST_KINDS, decode_logs
 from workers.chain.rpc_errors import Ok
 from workers.facts import Reader, contracts_of, kind_of_request
+from workers.listener import GATEWAY
 from workers.thresholds import thresholds_of
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext
-
-GATEWAY = 1
-
-
-class Unavailable(Exception):
-    """The chain did not answer."""
 
 
 def attach(context: ShiftContext, fence: Fence, command: OpenCommand) -> int:
@@ -68,7 +63,7 @@ def _found(context: ShiftContext, command: OpenCommand) -> Attached | Verdict:
     (receipt,), (transaction,) = gateway.receipts([tx_hash]), gateway.transactions([tx_hash])
     crash_point("after_attach_rpc")
     if not isinstance(receipt, Ok) or not isinstance(transaction, Ok):
-        raise Unavailable("receipt or transaction could not be read")
+        raise EvidenceUnavailable("receipt or transaction could not be read")
     if receipt.value is None or transaction.value is None or receipt.value.status != 1:
         return rejected("the chain has no successful transaction of this hash")
     if (transaction.value.to, transaction.value.data) != _call(context.conn, subject):
@@ -82,10 +77,10 @@ def _found(context: ShiftContext, command: OpenCommand) -> Attached | Verdict:
 
 
 def _logged(conn: Any, found: Attached) -> Attached | Verdict:
-    """The same when the log has read its block: what is above the seal gives way without anybody noticing. Raises Unavailable."""
+    """The same when the log has read its block: what is above the seal gives way without anybody noticing. Raises EvidenceUnavailable."""
     sealed = consumers.read_consumer(conn, GATEWAY).sealed
     if found.block > sealed:
-        raise Unavailable(f"the log has not come to block {found.block} yet")
+        raise EvidenceUnavailable(f"the log has not come to block {found.block} yet")
     known = reorgs.known_hashes(conn, GATEWAY, found.block, found.block).get(found.block, found.block_hash)
     if known != found.block_hash:
         return rejected(f"the log holds another block in the place of its block {found.block}")

@@ -15,7 +15,7 @@ import psycopg
 
 from requests_app.config import config
 from requests_app.crash_points import crash_point
-from requests_app.errors import StaleEpoch
+from requests_app.errors import EvidenceUnavailable, StaleEpoch
 from requests_app.models.commands import CommandKind, Target
 from requests_app.models.reviews import ReviewAction
 from requests_app.models.signing import AttemptKind, SlotState
@@ -45,10 +45,6 @@ STANDBY_SECONDS: Final = 1.0
 _SENDS: Final = frozenset({ReviewAction.REPLACE.value, ReviewAction.CANCEL_NONCE.value})
 _WITH_IO: Final = _SENDS | {ReviewAction.ATTACH.value}
 _PAYMENTS_WITH_IO: Final = _SENDS | {action.value for action in payment_commands.ASKS_CHAIN}
-
-
-class Unavailable(Exception):
-    """The chain did not answer: the command stays claimed and is taken up again."""
 
 
 class CommandTurn:
@@ -167,7 +163,7 @@ def _second_step(context: ShiftContext, fence: Fence, lane: Lane | None, command
             return payment_evidence.decide(context, fence, command)
         else:
             return attaching.attach(context, fence, command)
-    except (Unavailable, attaching.Unavailable, payment_evidence.Unavailable) as error:
+    except EvidenceUnavailable as error:
         log.warning("command waits for the chain: %s", error, extra={"action": "command_waits"})
         return 0
     with transaction(context.conn):
@@ -237,7 +233,7 @@ def _signed(context: ShiftContext, lane: Lane, command: OpenCommand, slot: SlotV
     except FeeCeilingExceeded as error:
         return rejected(str(error))  # not waited for: the case would wait as well
     except (RpcError, RpcUnavailable) as error:
-        raise Unavailable(f"no usable fees: {error}") from error
+        raise EvidenceUnavailable(f"no usable fees: {error}") from error
     fees = bumped(Fees(slot.max_fee, slot.max_priority), market)
     if fees.max_fee_per_gas > ceiling:
         return rejected(f"it takes {fees.max_fee_per_gas} wei a gas, the ceiling is {ceiling}")

@@ -91,9 +91,10 @@ class ForkWatch:
         return Fork(block, shown.get(block - 1) if block > first else None, shown.get(sealed, b""))
 
     def describe(self, conn: Connection[Any], sealed: int, compared_from: int, first: int) -> dict[str, Any]:
-        """What a person is shown of a fork that lies below `compared_from`: every node's word on the sealed block, and where the
+        """What a person is shown of a fork that lies below `compared_from`.
 
-        two chains part as far as the stored events tell (`block`, None when the nodes did not say).
+        Every node's word on the sealed block, and where the two chains part as far as the stored events tell (`block`, None when the nodes
+        did not say).
         """
         said = [
             {"node": one.endpoint, "hash": f"0x{one.hash.hex()}", "head": one.head}

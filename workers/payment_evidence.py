@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from requests_app import sightings
 from requests_app.crash_points import crash_point
+from requests_app.errors import EvidenceUnavailable
 from requests_app.store import commands as store
 from requests_app.store import intents as intent_store
 from requests_app.store import observations
@@ -29,12 +30,8 @@ if TYPE_CHECKING:
     from workers.shift import ShiftContext
 
 
-class Unavailable(Exception):
-    """The chain did not answer."""
-
-
 def decide(context: ShiftContext, fence: Fence, command: OpenCommand) -> int:
-    """Read the chain, then carry the decision out under the fence; 1 when the command ended. Raises Unavailable."""
+    """Read the chain, then carry the decision out under the fence; 1 when the command ended. Raises EvidenceUnavailable."""
     found = _evidence(context, command)
     with transaction(context.conn):
         hold_fence(context.conn, fence)
@@ -55,7 +52,7 @@ def _evidence(context: ShiftContext, command: OpenCommand) -> Evidence | Verdict
     said = gateway.authorization_states([key], LATEST) + gateway.authorization_states([key], FINALIZED)
     crash_point("after_payment_evidence_rpc")
     if not all(isinstance(one, Ok) for one in said):
-        raise Unavailable("the token does not say whether the authorization is used")
+        raise EvidenceUnavailable("the token does not say whether the authorization is used")
     unused = all(isinstance(one, Ok) and not one.value for one in said)
     # Used in the finalized state too, so that what the log shows of it stays.
     used_for_good = all(isinstance(one, Ok) and bool(one.value) for one in said)
@@ -87,10 +84,10 @@ def _receipt(context: ShiftContext, tx_hash: bytes) -> tuple[Receipt | None, boo
         receipt = answer.value if isinstance(answer, Ok) else None
         blocks = [] if receipt is None else gateway.blocks([receipt.block_number])
     except (RpcError, RpcUnavailable) as error:
-        raise Unavailable(str(error)) from None
+        raise EvidenceUnavailable(str(error)) from None
     crash_point("after_named_receipt_rpc")
     if not isinstance(answer, Ok):
-        raise Unavailable("the receipt could not be read")
+        raise EvidenceUnavailable("the receipt could not be read")
     if receipt is None:
         return None, False
     shown = [one.value.hash for one in blocks if isinstance(one, Ok) and one.value is not None]

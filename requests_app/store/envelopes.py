@@ -96,9 +96,9 @@ def add_source(
 
 
 def read_source(conn: Connection[Any], source_id: int) -> Row | None:
-    """source_id, name, chain_id, start_block, band_blocks, reorg_depth, halted, block (the seal), head_hash,
+    """A source with its seal, or None.
 
-    window_blocks, chain_head; or None.
+    source_id, name, chain_id, start_block, band_blocks, reorg_depth, halted, block (the seal), head_hash, window_blocks, chain_head.
     """
     return fetch_one(conn, "envelopes", "read_source", {"source": source_id})
 

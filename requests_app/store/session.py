@@ -1,4 +1,4 @@
-"""Connections and the three ways to run a named statement.
+"""Connections, and the ways to run a named statement.
 
 Every store function takes a psycopg connection first. A worker opens its own with `connect`; the web and the admin use
 the one under Django's default alias. Both run the same statements with server-side binding.

@@ -132,9 +132,14 @@ def test_no_row_is_deleted_one_by_one(old: Connection) -> None:
             assert "DELETE FROM envelope_" not in text, path
 
 
-def test_retention_can_be_off(old: Connection, settings: Any) -> None:
+def test_retention_can_be_off(
+    old: Connection, settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then above all bands grow in number, and somebody must be told."""
     settings.ENVELOPE_RETENTION_ENABLED = False
+    monkeypatch.setattr(bands_retire, "ALARM_BANDS", 2)
     assert run(old) == 0
+    assert "many live bands" in caplog.messages
 
 
 def test_payloads_may_leave_earlier(old: Connection, settings: Any) -> None:

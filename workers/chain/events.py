@@ -195,9 +195,9 @@ def decode_logs(raws: Sequence[Any]) -> DecodedLogs:
 
 
 def decode_payload(kind: int, payload: bytes, position: int | None = None, ref: bytes | None = None) -> Event:
-    """The typed value of a stored payload. `position` only names the envelope in errors; `ref` is the envelope's own, which a
+    """The typed value of a stored payload. Raises BadLog.
 
-    Transfer needs. Raises BadLog.
+    `position` only names the envelope in errors; `ref` is the envelope's own, which a Transfer needs.
     """
     try:
         known = EventKind(kind)

@@ -37,10 +37,10 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         crash_point("before_purge_congestion_commit")
         purge_congestion(conn)
         crash_point("after_purge_congestion_commit")
-        if not settings.ENVELOPE_RETENTION_ENABLED:
-            return 0
         bands = retirement.live_bands(conn)
         _alarm(bands)
+        if not settings.ENVELOPE_RETENTION_ENABLED:
+            return 0
         retired, blocked = 0, Counter[str]()
         waiting: set[int] = set()  # originators with a detach that waits for readers: PostgreSQL allows one a table
         for band in bands:

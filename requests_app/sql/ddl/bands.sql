@@ -1,5 +1,5 @@
--- Bands are made cheaper and faster than at first (ddl/envelopes.sql): a table made in this transaction is empty, so ATTACH has
--- nothing to scan, and the CHECK that was to spare it the scan only cost two catalogue changes under the parent's lock.
+-- Bands are made cheaper and faster than by the functions of ddl/envelopes.sql, which these replace: a table made in this transaction is
+-- empty, so ATTACH has nothing to scan, and the CHECK that was to spare it the scan only cost two catalogue changes under the parent's lock.
 
 DROP FUNCTION attach_envelope_partition(regclass, text, regclass, text, text, text);
 

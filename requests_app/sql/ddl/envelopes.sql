@@ -24,7 +24,7 @@ CREATE TABLE envelope_meta (
 CREATE INDEX envelope_meta_ref_ix ON envelope_meta (ref, source_id, position) WHERE ref IS NOT NULL;
 
 COMMENT ON TABLE envelope_meta IS 'One row per chain event read, recorded before it is applied; position = block << 20 | log_index';
-COMMENT ON INDEX envelope_meta_ref_ix IS 'answers.sql envelopes_by_ref: answers that were read before their request was bound';
+COMMENT ON INDEX envelope_meta_ref_ix IS 'envelopes.sql read_by_refs: answers that were read before their request was bound';
 COMMENT ON COLUMN envelope_meta.digest IS 'sha256(block_hash || tx_hash || payload); a duplicate with another digest is a conflict';
 COMMENT ON COLUMN envelope_meta.payer IS 'client_account.id that pays for a request event; NULL for answers';
 COMMENT ON COLUMN envelope_meta.expires_at IS 'NULL = governed by envelope_source.retain';
