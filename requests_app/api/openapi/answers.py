@@ -20,7 +20,8 @@ def _one(value: str) -> Schema:
     return {"type": "string", "enum": [value]}
 
 
-def _nullable(schema: Schema) -> Schema:
+def nullable(schema: Schema) -> Schema:
+    """The schema, or null."""
     return {**schema, "nullable": True}
 
 
@@ -83,7 +84,7 @@ ANSWERS: Final[dict[str, Schema]] = {
             "status": _STATUS,
             "readiness_queue_size": COUNT,
             "tx_queue_size": {**COUNT, "maximum": 20_000},
-            "accepted": _nullable({"type": "boolean"}),
+            "accepted": nullable({"type": "boolean"}),
             "result": _ROW_RESULT,
         }
     ),
@@ -94,15 +95,15 @@ ANSWERS: Final[dict[str, Schema]] = {
             "status": _STATUS,
             "created_at": TIME,
             "updated_at": TIME,
-            "err_label": _nullable(TEXT),
-            "err_reason": _nullable(TEXT),
-            "gw_reference_id": _nullable(_HEX_0X),
-            "gw_req_tx_hash": _nullable(_HEX_0X),
-            "gw_response_tx_hash": _nullable(_HEX_0X),
-            "queue_position": _nullable(COUNT),
-            "readiness_queue_size": _nullable(COUNT),
-            "tx_queue_size": _nullable(COUNT),
-            "accepted": _nullable({"type": "boolean"}),
+            "err_label": nullable(TEXT),
+            "err_reason": nullable(TEXT),
+            "gw_reference_id": nullable(_HEX_0X),
+            "gw_req_tx_hash": nullable(_HEX_0X),
+            "gw_response_tx_hash": nullable(_HEX_0X),
+            "queue_position": nullable(COUNT),
+            "readiness_queue_size": nullable(COUNT),
+            "tx_queue_size": nullable(COUNT),
+            "accepted": nullable({"type": "boolean"}),
             "result": _ROW_RESULT,
         }
     ),
@@ -115,10 +116,10 @@ ANSWERS: Final[dict[str, Schema]] = {
                 record(
                     {
                         "verb": {"type": "string", "enum": [verb.value for verb in Verb]},
-                        "from_status": _nullable(TEXT),
+                        "from_status": nullable(TEXT),
                         "to_status": TEXT,
                         "actor": TEXT,
-                        "tx_hash": _nullable(_HEX_0X),
+                        "tx_hash": nullable(_HEX_0X),
                         "at": TIME,
                     }
                 )

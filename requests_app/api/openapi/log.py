@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from requests_app.api.openapi.answers import COUNT, TEXT, TIME, UUID, optional
+from requests_app.api.openapi.answers import COUNT, TEXT, TIME, UUID, nullable, optional
 from requests_app.api.openapi.requests import Schema, array, record
 
 _HEX: Final[Schema] = {"type": "string", "pattern": "^0x([0-9a-f]{2})*$"}
@@ -12,22 +12,18 @@ _DECIMAL: Final[Schema] = {"type": "string", "pattern": "^[0-9]+$"}
 _ORIGINATOR: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 2**31 - 1}
 
 
-def _nullable(schema: Schema) -> Schema:
-    return {**schema, "nullable": True}
-
-
 _ENVELOPE: Final = record(
     {
         "originator": _ORIGINATOR,
         "position": _DECIMAL,
         "kind": {"type": "integer", "description": "1 to 8: chain events; 100: published"},
-        "topic": _nullable(_HEX),
-        "payload": {**_nullable(_HEX), "description": "null once the payload is retired"},
-        "contract": _nullable(_HEX),
-        "block_hash": _nullable(_HEX),
-        "tx_hash": _nullable(_HEX),
+        "topic": nullable(_HEX),
+        "payload": {**nullable(_HEX), "description": "null once the payload is retired"},
+        "contract": nullable(_HEX),
+        "block_hash": nullable(_HEX),
+        "tx_hash": nullable(_HEX),
         "recorded_at": TIME,
-        "expiry": _nullable({"type": "integer", "description": "Seconds since 1970; null: none"}),
+        "expiry": nullable({"type": "integer", "description": "Seconds since 1970; null: none"}),
     }
 )
 _USAGE: Final = record(
@@ -37,8 +33,8 @@ _USAGE: Final = record(
         "messages": COUNT,
         "picodollars": _DECIMAL,
         "last_position": _DECIMAL,
-        "reference": _nullable(TEXT),
-        "settled_at": _nullable(TIME),
+        "reference": nullable(TEXT),
+        "settled_at": nullable(TIME),
     }
 )
 
@@ -58,8 +54,8 @@ LOG: Final[dict[str, Schema]] = {
         {
             "id": UUID,
             "status": {"type": "string", "enum": ["published", "staged"]},
-            "originator": _nullable(_ORIGINATOR),
-            "position": _nullable(_DECIMAL),
+            "originator": nullable(_ORIGINATOR),
+            "position": nullable(_DECIMAL),
         }
     ),
     "EnvelopePage": record(

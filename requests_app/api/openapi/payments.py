@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from requests_app.api.openapi.answers import COUNT, TEXT, TIME, optional
+from requests_app.api.openapi.answers import COUNT, TEXT, TIME, nullable, optional
 from requests_app.api.openapi.requests import Schema, array, record
 from requests_app.states import IntentActor, IntentState
 
@@ -28,10 +28,6 @@ _SECONDS: Final[Schema] = {
 _ID: Final[Schema] = {"type": "string", "pattern": "^pi_[0-9a-f]{24}$"}
 _STATE: Final[Schema] = {"type": "string", "enum": [state.value for state in IntentState]}
 _CHAIN: Final[Schema] = {"type": "string", "pattern": "^evm:[0-9]+$", "example": "evm:54321"}
-
-
-def _nullable(schema: Schema) -> Schema:
-    return {**schema, "nullable": True}
 
 
 _TYPED_DATA: Final = record(
@@ -63,12 +59,12 @@ _PAYMENT: Final = record(
         "payer": _ADDRESS,
         "merchant": _ADDRESS,
         "amount": _AMOUNT,
-        "tx_hash": _nullable(_HASH),
-        "state_reason": _nullable(TEXT),
+        "tx_hash": nullable(_HASH),
+        "state_reason": nullable(TEXT),
         "created_at": TIME,
         "updated_at": {**TIME, "description": "When the payment came into its state"},
-        "expires_at": _nullable(TIME),
-        "typed_data": _nullable(_TYPED_DATA),
+        "expires_at": nullable(TIME),
+        "typed_data": nullable(_TYPED_DATA),
     }
 )
 
@@ -101,7 +97,7 @@ PAYMENTS: Final[dict[str, Schema]] = {
         closed=True,
     ),
     "Payment": _PAYMENT,
-    "PaymentPage": record({"payments": array(_PAYMENT), "cursor": _nullable(TEXT), "more": {"type": "boolean"}}),
+    "PaymentPage": record({"payments": array(_PAYMENT), "cursor": nullable(TEXT), "more": {"type": "boolean"}}),
     "PaymentTimeline": record(
         {
             "id": _ID,
@@ -111,11 +107,11 @@ PAYMENTS: Final[dict[str, Schema]] = {
                 record(
                     {
                         "version": {"type": "integer", "minimum": 1},
-                        "from_state": _nullable(_STATE),
+                        "from_state": nullable(_STATE),
                         "to_state": _STATE,
                         "actor": {"type": "string", "enum": [actor.value for actor in IntentActor]},
-                        "tx_hash": _nullable(_HASH),
-                        "reason": _nullable(TEXT),
+                        "tx_hash": nullable(_HASH),
+                        "reason": nullable(TEXT),
                         "at": TIME,
                     }
                 )
@@ -132,7 +128,7 @@ PAYMENTS: Final[dict[str, Schema]] = {
                 "label": TEXT,
                 "state": _STATE,
                 "version": {"type": "integer", "minimum": 1},
-                "state_reason": _nullable(TEXT),
+                "state_reason": nullable(TEXT),
                 "request_id": TEXT,
             },
             description="RFC 9457 problem details, with how the payment stands",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from requests_app.api.openapi.answers import TEXT, TIME, optional
+from requests_app.api.openapi.answers import TEXT, TIME, nullable, optional
 from requests_app.api.openapi.requests import Schema, array, record
 from requests_app.states import EVENTS, TEST_EVENT, DeliveryState, Kind, WebhookState
 
@@ -26,10 +26,6 @@ _SECRET: Final[Schema] = {
 }
 
 
-def _nullable(schema: Schema) -> Schema:
-    return {**schema, "nullable": True}
-
-
 def _all_optional(schema: Schema) -> Schema:
     """OpenAPI 3.0 knows no empty list of required properties."""
     return {name: value for name, value in schema.items() if name != "required"}
@@ -44,7 +40,7 @@ _SHOWN: Final[dict[str, Schema]] = {
     "state": {"type": "string", "enum": [WebhookState.ENABLED.value, WebhookState.PAUSED.value]},
     "created_at": TIME,
     "updated_at": TIME,
-    "former_secret_until": _nullable({**TIME, "description": "Until when the secret of before signs too"}),
+    "former_secret_until": nullable({**TIME, "description": "Until when the secret of before signs too"}),
 }
 
 WEBHOOKS: Final[dict[str, Schema]] = {
@@ -77,20 +73,20 @@ WEBHOOKS: Final[dict[str, Schema]] = {
                     {
                         "id": _MESSAGE,
                         "event": {"type": "string", "enum": [*EVENTS, TEST_EVENT]},
-                        "kind": _nullable({"type": "string", "enum": [*(kind.slug for kind in Kind), None]}),
-                        "subject": _nullable({**TEXT, "description": "The job id, or the id of the payment"}),
+                        "kind": nullable({"type": "string", "enum": [*(kind.slug for kind in Kind), None]}),
+                        "subject": nullable({**TEXT, "description": "The job id, or the id of the payment"}),
                         "occurred_at": TIME,
                         "state": {"type": "string", "enum": [state.value for state in DeliveryState]},
                         "attempts": {"type": "integer", "minimum": 0},
-                        "next_attempt_at": _nullable(TIME),
-                        "last_attempt_at": _nullable(TIME),
-                        "last_status": _nullable({"type": "integer", "description": "The receiver's HTTP status"}),
-                        "last_error": _nullable(TEXT),
-                        "delivered_at": _nullable(TIME),
+                        "next_attempt_at": nullable(TIME),
+                        "last_attempt_at": nullable(TIME),
+                        "last_status": nullable({"type": "integer", "description": "The receiver's HTTP status"}),
+                        "last_error": nullable(TEXT),
+                        "delivered_at": nullable(TIME),
                     }
                 )
             ),
-            "cursor": _nullable(TEXT),
+            "cursor": nullable(TEXT),
             "more": {"type": "boolean"},
         }
     ),

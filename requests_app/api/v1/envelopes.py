@@ -18,6 +18,7 @@ from requests_app.api.json_reader import NUMBER_OR_TEXT, TEXT, Record, read_reco
 from requests_app.api.labels import RATE_LIMITED_TEXT, Label
 from requests_app.api.refusals import Refused
 from requests_app.api.v1 import log_documented as documented
+from requests_app.api.v1.printed import hex_text, time_text
 from requests_app.api.v1.problems import ProblemView
 from requests_app.api.v1.queries import (
     clock_of,
@@ -168,19 +169,11 @@ def _envelope(row: Read) -> dict[str, Any]:
         "originator": row.source_id,
         "position": str(row.position),
         "kind": row.kind,
-        "topic": _hex(row.ref),
-        "payload": _hex(row.payload),
-        "contract": _hex(row.contract) if row.contract else None,
-        "block_hash": _hex(row.block_hash) if row.block_hash else None,
-        "tx_hash": _hex(row.tx_hash) if row.tx_hash else None,
-        "recorded_at": _time(row.recorded_at),
+        "topic": hex_text(row.ref),
+        "payload": hex_text(row.payload),
+        "contract": hex_text(row.contract) if row.contract else None,
+        "block_hash": hex_text(row.block_hash) if row.block_hash else None,
+        "tx_hash": hex_text(row.tx_hash) if row.tx_hash else None,
+        "recorded_at": time_text(row.recorded_at),
         "expiry": None if row.expires_at is None else int(row.expires_at.timestamp()),
     }
-
-
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else "0x" + bytes(value).hex()
-
-
-def _time(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

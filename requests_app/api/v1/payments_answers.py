@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from requests_app.api.v1.printed import hex_text, time_text
 from requests_app.authorizations import typed_data
 from requests_app.services_payments import has_ended, transfer_of, valid_before
 from requests_app.states import IntentState
@@ -24,7 +24,7 @@ def payment(intent: Intent) -> dict[str, Any]:
     """The whole payment; with what the payer is to sign while that is awaited."""
     return {
         "id": intent.public_id,
-        "ref": _hex(intent.ref),
+        "ref": hex_text(intent.ref),
         "state": intent.state.value,
         "version": intent.version,
         "chain": intent.chain,
@@ -32,11 +32,11 @@ def payment(intent: Intent) -> dict[str, Any]:
         "payer": intent.payer,
         "merchant": intent.merchant,
         "amount": str(intent.amount),
-        "tx_hash": _hex(intent.tx_hash),
+        "tx_hash": hex_text(intent.tx_hash),
         "state_reason": intent.state_reason,
-        "created_at": _time(intent.created_at),
-        "updated_at": _time(intent.updated_at),
-        "expires_at": _time(intent.expires_at) if intent.expires_at else None,
+        "created_at": time_text(intent.created_at),
+        "updated_at": time_text(intent.updated_at),
+        "expires_at": time_text(intent.expires_at),
         "typed_data": _to_sign(intent),
     }
 
@@ -45,7 +45,7 @@ def timeline(intent: Intent, history: Sequence[HistoryRow]) -> dict[str, Any]:
     """Every state that the payment was in, oldest first."""
     return {
         "id": intent.public_id,
-        "ref": _hex(intent.ref),
+        "ref": hex_text(intent.ref),
         "state": intent.state.value,
         "transitions": [
             {
@@ -53,9 +53,9 @@ def timeline(intent: Intent, history: Sequence[HistoryRow]) -> dict[str, Any]:
                 "from_state": row.from_state.value if row.from_state else None,
                 "to_state": row.to_state.value,
                 "actor": row.actor,
-                "tx_hash": _hex(row.tx_hash),
+                "tx_hash": hex_text(row.tx_hash),
                 "reason": row.reason,
-                "at": _time(row.at),
+                "at": time_text(row.at),
             }
             for row in history
         ],
@@ -70,11 +70,3 @@ def seconds_until_poll(intent: Intent) -> int | None:
 def _to_sign(intent: Intent) -> dict[str, Any] | None:
     transfer = transfer_of(intent) if intent.state is IntentState.CREATED else None
     return typed_data(transfer, valid_before(intent)) if transfer else None
-
-
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else "0x" + value.hex()
-
-
-def _time(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

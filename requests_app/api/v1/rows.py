@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from requests_app.api.failures import refusal
 from requests_app.api.jobs import is_pending
 from requests_app.api.refusals import Refused
 from requests_app.api.submitting import Taken
+from requests_app.api.v1.printed import hex_text, time_text
 from requests_app.selectors import JobView, TimelineEntry
 from requests_app.states import V1_HTTP_STATUS, Kind, Status
 
@@ -35,13 +35,13 @@ def row(view: JobView) -> dict[str, Any]:
         "ext_job_id": str(view.ext_job_id),
         "kind": view.kind.slug,
         "status": status.value,
-        "created_at": _time(view.created_at),
-        "updated_at": _time(view.updated_at),
+        "created_at": time_text(view.created_at),
+        "updated_at": time_text(view.updated_at),
         "err_label": refused.label.value if refused else None,
         "err_reason": _reason(view, refused),
-        "gw_reference_id": _hex(view.gw_reference_id),
-        "gw_req_tx_hash": _hex(view.gw_req_tx_hash),
-        "gw_response_tx_hash": _hex(view.gw_response_tx_hash),
+        "gw_reference_id": hex_text(view.gw_reference_id),
+        "gw_req_tx_hash": hex_text(view.gw_req_tx_hash),
+        "gw_response_tx_hash": hex_text(view.gw_response_tx_hash),
         "queue_position": view.queue_position,
         "readiness_queue_size": view.readiness_queue_size,
         "tx_queue_size": view.tx_queue_size,
@@ -92,8 +92,8 @@ def timeline(view: JobView, entries: list[TimelineEntry]) -> dict[str, Any]:
                 "from_status": entry.from_status,
                 "to_status": entry.to_status,
                 "actor": entry.actor,
-                "tx_hash": _hex(entry.tx_hash),
-                "at": _time(entry.at),
+                "tx_hash": hex_text(entry.tx_hash),
+                "at": time_text(entry.at),
             }
             for entry in entries
         ],
@@ -106,11 +106,3 @@ def _reason(view: JobView, refused: Refused | None) -> str | None:
         return None
     stored = view.fail_detail if view.canceled_at is None else None
     return stored or refused.message
-
-
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else "0x" + bytes(value).hex()
-
-
-def _time(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from requests_app.api import cursors
 from requests_app.api.auth import authenticate
 from requests_app.api.v1 import log_documented as documented
+from requests_app.api.v1.printed import time_text
 from requests_app.api.v1.problems import ProblemView
 from requests_app.api.v1.queries import known_only, limit_of, refused
 from requests_app.api.view import json_response
@@ -60,14 +61,10 @@ def _place(row: UsageRow, state: str) -> list[int]:
 def _row(row: UsageRow) -> dict[str, Any]:
     return {
         "originator": row.source_id,
-        "minute": _time(datetime.fromtimestamp(row.minute * 60, UTC)),
+        "minute": time_text(datetime.fromtimestamp(row.minute * 60, UTC)),
         "messages": row.messages,
         "picodollars": str(row.spend),
         "last_position": str(row.last_position),
         "reference": row.reference,
-        "settled_at": None if row.settled_at is None else _time(row.settled_at),
+        "settled_at": time_text(row.settled_at),
     }
-
-
-def _time(value: datetime) -> str:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
@@ -23,6 +22,7 @@ from requests_app.api.refusals import Refused
 from requests_app.api.v1 import webhooks_documented as documented
 from requests_app.api.v1 import webhooks_intake as intake
 from requests_app.api.v1.payments import authenticate
+from requests_app.api.v1.printed import time_text
 from requests_app.api.v1.problems import ProblemView
 from requests_app.api.v1.queries import known_only, limit_of
 from requests_app.api.view import json_response
@@ -184,9 +184,9 @@ def shown(webhook: Webhook) -> dict[str, Any]:
         "events": list(webhook.events),
         "kinds": [kind.slug for kind in webhook.kinds],
         "state": webhook.state.value,
-        "created_at": _time(webhook.created_at),
-        "updated_at": _time(webhook.updated_at),
-        "former_secret_until": _time(webhook.former_until),
+        "created_at": time_text(webhook.created_at),
+        "updated_at": time_text(webhook.updated_at),
+        "former_secret_until": time_text(webhook.former_until),
     }
 
 
@@ -197,18 +197,12 @@ def _told(one: Told) -> dict[str, Any]:
         "event": one.event,
         "kind": None if one.kind is None else Kind(one.kind).slug,
         "subject": one.subject,
-        "occurred_at": _time(one.occurred_at),
+        "occurred_at": time_text(one.occurred_at),
         "state": one.state,
         "attempts": one.attempts,
-        "next_attempt_at": _time(one.next_attempt_at) if waiting else None,
-        "last_attempt_at": _time(one.last_attempt_at),
+        "next_attempt_at": time_text(one.next_attempt_at) if waiting else None,
+        "last_attempt_at": time_text(one.last_attempt_at),
         "last_status": one.last_status,
         "last_error": one.last_error,
-        "delivered_at": _time(one.delivered_at),
+        "delivered_at": time_text(one.delivered_at),
     }
-
-
-def _time(value: datetime | None) -> str | None:
-    if value is None:
-        return None
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
