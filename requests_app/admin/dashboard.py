@@ -13,15 +13,14 @@ from requests_app.admin import cells
 from requests_app.admin.charts import Span, chart_sections, chosen_span
 from requests_app.admin.explain import reason
 from requests_app.admin.page import Figure, Figures, Notice, Section, Table
+from requests_app.admin.troubles import counted, listener_troubles, troubles
 from requests_app.overview import Overview, overview
 from requests_app.states import ACTIVE, REQUEST_KINDS, IntentState, Kind, Status
-from requests_app.store.overview import Listener, Signer
+from requests_app.store.overview import Listener
 
 ORDER: Final = tuple(Status)
 # Of a payment: what the relayer has to do next. A created one waits for its client, one in review for a person.
 _MOVING: Final = (IntentState.AUTHORIZED, IntentState.SETTLING, IntentState.CONFIRMING)
-SILENCE_SECONDS: Final = 15.0
-COMMAND_SECONDS: Final = 60.0
 _SEES: Final = "requests_app.view_reviewcase"  # every role may
 _NO_ROLE: Final = Notice(
     "You have no role yet", "A superuser gives you one under People; until then there is nothing to see.", "info"
@@ -67,68 +66,6 @@ def sections(now: Overview, span: Span) -> list[Section]:
         listeners(now),
         workers(now),
     ]
-
-
-def troubles(now: Overview) -> list[str]:
-    """What keeps the system from working as it should, in sentences; empty when nothing does."""
-    found: list[str] = []
-    for listener in now.listeners:
-        found += listener_troubles(listener)
-    if not now.listeners:
-        found.append("No listener has started yet: nothing is read from any chain.")
-    for signer in now.signers:
-        found += signer_troubles(signer)
-    if not cluster_works(now, "settle"):
-        found.append("Nobody works the settle cluster: nothing is checked or sent.")
-    if not cluster_works(now, "sweep"):
-        found.append("Nobody works the sweep cluster: nothing times out or is cleaned up.")
-    overdue = sum(row.overdue for row in now.live if row.status != Status.NEEDS_REVIEW.value)
-    if overdue:
-        found.append(f"Past the deadline of their state: {_counted(overdue, 'request')}.")
-    ignored = sum(row.rows for row in now.commands if row.oldest_seconds > COMMAND_SECONDS)
-    if ignored:
-        found.append(
-            f"{_counted(ignored, 'command')} waiting for more than {cells.duration(COMMAND_SECONDS)}: decisions are not carried out."
-        )
-    dead = sum(row.rows for row in now.dead)
-    if dead:
-        found.append(f"{_counted(dead, 'chain event')} that could not be applied.")
-    if now.letters.rows:
-        found.append(f"{_counted(now.letters.rows, 'job')} given up: dead letters wait for a person.")
-    return found
-
-
-def _counted(number: int, noun: str, many: str = "") -> str:
-    return f"{cells.number(number)} {noun if number == 1 else many or f'{noun}s'}"
-
-
-def cluster_works(now: Overview, cluster: str) -> bool:
-    """Whether a shift of the cluster holds its lease, or a plain worker of it shows a sign of life."""
-    shift = any(row.seconds_left > 0 and row.resource.startswith(f"shift:{cluster}") for row in now.leases)
-    return shift or any(
-        row.beat_age_seconds < SILENCE_SECONDS and row.resource.startswith(f"worker:{cluster}@") for row in now.beats
-    )
-
-
-def listener_troubles(row: Listener) -> list[str]:
-    """What is wrong with one chain source."""
-    if row.halted:
-        return [f"Source {row.name} is halted: {row.halted}"]
-    if (row.lease_seconds_left or 0.0) <= 0.0:
-        return [f"Nobody listens to {row.name}."]
-    if row.turn_age_seconds is not None and row.turn_age_seconds > SILENCE_SECONDS:
-        return [f"The listener of {row.name} has not turned for {cells.duration(row.turn_age_seconds)}."]
-    return []
-
-
-def signer_troubles(row: Signer) -> list[str]:
-    """What is wrong with one signer."""
-    name = f"Signer 0x{row.address.hex()[:8]}…{row.address.hex()[-6:]}"
-    if row.status != "active":
-        return [f"{name} is {row.status}."]
-    if row.balance_wei is not None and row.balance_wei <= 0:
-        return [f"{name} has no native balance."]
-    return []
 
 
 def health(now: Overview) -> Section:
@@ -212,11 +149,11 @@ def payments(now: Overview) -> Section:
     row += [_count_cell(counts[state], oldest.get(state.value), f"{url}?state__exact={state}") for state in IntentState]
     findings = sum(one.findings or 0 for one in now.reconciled)
     books = [
-        _counted(now.books.open_holds, "open hold")
+        counted(now.books.open_holds, "open hold")
         + (f", oldest {cells.duration(now.books.oldest_hold_seconds)}" if now.books.open_holds else ""),
-        _counted(now.books.head, "journal entry", "journal entries"),
-        _counted(now.letters.rows, "dead letter"),
-        f"{_counted(findings, 'finding')} of the reconciliation",
+        counted(now.books.head, "journal entry", "journal entries"),
+        counted(now.letters.rows, "dead letter"),
+        f"{counted(findings, 'finding')} of the reconciliation",
     ]
     headers = ["Kind", *(state.value.replace("_", " ").capitalize() for state in IntentState)]
     numeric = frozenset(range(1, len(headers)))

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.decorators import display
 
@@ -18,7 +17,7 @@ from requests_app.admin.page import Facts, Section
 from requests_app.models import DeadLetter
 from requests_app.models.jobs import LetterStatus
 from requests_app.store import letters
-from requests_app.store.session import web_connection
+from requests_app.store.session import transaction, web_connection
 
 PERMISSION: Final = "requests_app.decide_review"
 _REDRIVE: Final = "redrive"
@@ -68,8 +67,8 @@ class LetterAdmin(RecordAdmin):
         if deed not in (_REDRIVE, _DROP):
             self.message_user(request, "This page knows no such deed.", messages.ERROR)
             return HttpResponseRedirect(self.page_url(obj))
-        with transaction.atomic():
-            conn = web_connection()
+        conn = web_connection()
+        with transaction(conn):
             by = lock_author(conn, request)
             if deed == _DROP:
                 level, text = _told(letters.drop(conn, obj.pk, by), "Dropped: the job is gone for good.")

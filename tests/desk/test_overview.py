@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 
 from requests_app import models
-from requests_app.admin.dashboard import troubles
+from requests_app.admin.troubles import troubles
 from requests_app.models.commands import Target
 from requests_app.overview import Cached, forget, overview
 from requests_app.states import ACTIVE, Kind, Status

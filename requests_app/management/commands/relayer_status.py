@@ -11,7 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from requests_app.admin.cells import duration, kind_words
-from requests_app.admin.dashboard import troubles
+from requests_app.admin.troubles import troubles
 from requests_app.overview import Overview, overview
 from requests_app.states import REQUEST_KINDS, IntentState, Kind, Status
 
