@@ -20,7 +20,7 @@ from requests_app.admin.explain import INTENT_MEANING
 from requests_app.admin.money import money
 from requests_app.admin.page import Facts, Notice, Section, Table
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
-from requests_app.admin.subject import account_link, attempt_table, open_case, slot_table
+from requests_app.admin.subject import account_link, open_case, sending
 from requests_app.admin.webhooks import told_sections
 from requests_app.expiry import expiry_of
 from requests_app.models import (
@@ -28,12 +28,10 @@ from requests_app.models import (
     IntentTransitionRow,
     LedgerEntry,
     LedgerLeg,
-    NonceSlot,
     PaymentIntent,
     PaymentObservation,
     QueueJob,
     ReconFinding,
-    TxAttempt,
 )
 from requests_app.states import IntentState, Kind
 
@@ -51,7 +49,7 @@ def payment_sections(row: PaymentIntent) -> list[Section]:
         Facts("Where it stands", standing(row)),
         Facts("What is to be paid", terms(row)),
         entries(row),
-        *sending(row),
+        *sending(Kind.PAYMENT, row.pk, "payment"),
         observations(row),
         *exceptions(row),
         timeline(row),
@@ -137,19 +135,6 @@ def postings(legs: Sequence[tuple[str, Decimal | int]], token: str) -> Any:
         ((cells.code(account, 12), money(amount, token)) for account, amount in legs),
     )
     return format_html('<div class="rl-lines">{}</div>', lines)
-
-
-def sending(row: PaymentIntent) -> list[Section]:
-    """Nonces that the payment held and every transaction that was signed for it."""
-    slots = list(NonceSlot.objects.filter(kind=Kind.PAYMENT, subject_id=row.pk).order_by("opened_at")[:20])
-    if not slots:
-        return [Table("Sending", (), [], "No nonce was taken: nothing was ever signed for this payment.")]
-    attempts = [
-        attempt
-        for slot in slots
-        for attempt in TxAttempt.objects.filter(signer_id=slot.signer_id, nonce=slot.nonce).order_by("seq")[:20]
-    ]
-    return [slot_table(slots), attempt_table(attempts)]
 
 
 def observations(row: PaymentIntent) -> Section:

@@ -213,7 +213,12 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
             parts.append(Notice(f"The {now.noun} is no longer kept", gone, "warn"))
         else:
             row = now.row
-            parts += [Facts("The request", standing(row)), *sending(row), question(row), timeline(row)]
+            parts += [
+                Facts("The request", standing(row)),
+                *sending(row.kind, row.pk, "request"),
+                question(row),
+                timeline(row),
+            ]
         return [part for part in parts if part is not None]
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.text import capfirst
@@ -41,6 +42,8 @@ MODELS: dict[Kind, type[GatewayRequest]] = {
 }
 _TIMELINE_LIMIT = 200
 _EVENT_LIMIT = 50
+_SLOT_LIMIT = 20
+_ATTEMPT_LIMIT = 200
 _SECONDS_DIGITS = 10
 _ADDRESS_CHARACTERS = 42
 
@@ -58,7 +61,7 @@ def request_sections(row: GatewayRequest) -> list[Section]:
     sections: list[Section] = [Facts("Where it stands", standing(row))]
     if row.fail_label:
         sections.insert(0, failure_notice(row))
-    sections += [question(row), *answer(row), *sending(row), timeline(row), events(row)]
+    sections += [question(row), *answer(row), *sending(row.kind, row.pk, "request"), timeline(row), events(row)]
     return sections
 
 
@@ -189,17 +192,15 @@ def shares(row: UserDecryptRequest) -> Section:
     )
 
 
-def sending(row: GatewayRequest) -> list[Section]:
-    """Nonces that the request held and every transaction that was signed for it."""
-    slots = list(NonceSlot.objects.filter(kind=row.kind, subject_id=row.pk).order_by("opened_at")[:20])
+def sending(kind: int, subject_id: int, noun: str) -> list[Section]:
+    """Nonces that a request or payment held and every transaction that was signed for it; `noun` is what it is called."""
+    slots = list(NonceSlot.objects.filter(kind=kind, subject_id=subject_id).order_by("opened_at")[:_SLOT_LIMIT])
     if not slots:
-        return [Table("Sending", (), [], "No nonce was taken: nothing was ever signed for this request.")]
-    attempts = [
-        attempt
-        for slot in slots
-        for attempt in TxAttempt.objects.filter(signer_id=slot.signer_id, nonce=slot.nonce).order_by("seq")[:20]
-    ]
-    return [slot_table(slots), attempt_table(attempts)]
+        return [Table("Sending", (), [], f"No nonce was taken: nothing was ever signed for this {noun}.")]
+    places = {(slot.signer_id, slot.nonce): place for place, slot in enumerate(slots)}
+    at_them = Q(*(Q(signer_id=signer, nonce=nonce) for signer, nonce in places), _connector=Q.OR)
+    found = TxAttempt.objects.filter(at_them).order_by("seq")[:_ATTEMPT_LIMIT]
+    return [slot_table(slots), attempt_table(sorted(found, key=lambda one: places[one.signer_id, one.nonce]))]
 
 
 def slot_table(slots: Sequence[NonceSlot]) -> Table:
