@@ -1,7 +1,7 @@
 -- Usage of the envelope log: what is counted, settled and shown (design 5.4.6). Counting itself is the SQL function count_envelopes.
 
 -- name: lock_payer
--- First statement of a settlement: accounts come first in the lock order, and two settlements of one payer take turns.
+-- First statement of a bill: accounts come first in the lock order, and two bills of one payer take turns.
 SELECT a.id FROM client_account a WHERE a.id = %(payer)s FOR NO KEY UPDATE;
 
 -- name: covered_by
@@ -22,27 +22,6 @@ WITH moved AS (
   INSERT INTO usage_billed (reference, payer, source_id, minute, spend, messages, last_position, billed_at)
   SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
     FROM moved m ORDER BY m.source_id, m.minute)
-SELECT count(*) AS rows, coalesce(sum(m.spend), 0) AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
-
--- name: settle_usage
-WITH moved AS (
-  DELETE FROM usage_unsettled u
-   WHERE u.payer = %(payer)s AND u.minute <= %(upto)s::bigint AND u.minute < floor(extract(epoch FROM clock_timestamp()) / 60)::bigint
-  RETURNING u.payer, u.source_id, u.minute, u.spend, u.messages, u.last_position),
- kept AS (
-  INSERT INTO usage_settled (reference, payer, source_id, minute, spend, messages, last_position, settled_at)
-  SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
-    FROM moved m ORDER BY m.minute, m.source_id)
-SELECT count(*) AS rows, coalesce(sum(m.spend), 0) AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
-
--- name: settle_billed
-WITH moved AS (
-  DELETE FROM usage_billed b WHERE b.payer = %(payer)s AND b.reference = %(reference)s
-  RETURNING b.payer, b.source_id, b.minute, b.spend, b.messages, b.last_position),
- kept AS (
-  INSERT INTO usage_settled (reference, payer, source_id, minute, spend, messages, last_position, settled_at)
-  SELECT %(reference)s, m.payer, m.source_id, m.minute, m.spend, m.messages, m.last_position, clock_timestamp()
-    FROM moved m ORDER BY m.minute, m.source_id)
 SELECT count(*) AS rows, coalesce(sum(m.spend), 0) AS spend, coalesce(sum(m.messages), 0)::bigint AS messages FROM moved m;
 
 -- name: billable

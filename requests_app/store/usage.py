@@ -15,15 +15,15 @@ from requests_app.store.session import fetch_all, fetch_one, fetch_only, run, tr
 LARGEST_MINUTE = 2**53
 
 
-class Settled(NamedTuple):
-    """What a payment covers: rows (payer, originator, minute), picodollars, envelopes."""
+class Covered(NamedTuple):
+    """What a bill covers: rows (payer, originator, minute), picodollars, envelopes."""
 
     rows: int
     spend: int
     messages: int
 
     @classmethod
-    def of(cls, row: Any) -> Settled:
+    def of(cls, row: Any) -> Covered:
         """From a row whose sum has left the range of a bigint to us."""
         return cls(row.rows, int(row.spend), row.messages)
 
@@ -56,13 +56,13 @@ def billable(conn: Connection[Any], least: int = 1) -> list[Billable]:
     return [Billable(row.payer, row.upto, int(row.spend), row.messages) for row in rows]
 
 
-def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:
+def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Covered:
     """Claim a payer's usage up to a minute (inclusive; never the running one) for the bill `reference`: what it has to pay.
 
     Atomic; in the caller's transaction (the one that makes the payment intent) or in one of its own. What is claimed does not grow
     and no other bill can claim it; what commits later belongs to the next bill. A bill of 0 rows claims nothing and needs no
-    payment. The same reference a second time claims nothing and answers the same. It ends with `settle_usage`, or in `store.bills` with the payment,
-    in the transaction that ends the payment. Locks the account, hence call it before signers, rows and jobs are locked.
+    payment. The same reference a second time claims nothing and answers the same. `store.bills` ends it in the transaction that ends the
+    payment. Locks the account, hence call it before signers, rows and jobs are locked.
     Raises RelayerError for an unknown payer, OutOfRange for a minute outside 0..2**53, ValueError for an empty reference.
     """
     parameters = _checked(payer, upto_minute, reference)
@@ -70,45 +70,25 @@ def bill_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: s
         settled, billed = _covered(conn, parameters)
         if settled.rows or billed.rows:
             return settled if settled.rows else billed
-        claimed = Settled.of(fetch_only(conn, "usage", "bill_usage", parameters))
+        claimed = Covered.of(fetch_only(conn, "usage", "bill_usage", parameters))
         crash_point("before_bill_usage_commit")
     crash_point("after_bill_usage_commit")
     return claimed
 
 
-def settle_usage(conn: Connection[Any], payer: int, upto_minute: int, reference: str) -> Settled:
-    """Move a payer's usage from unsettled to settled, atomically and once a reference: what the payment `reference` covers.
-
-    When `bill_usage` claimed usage for this reference, exactly that moves and `upto_minute` does not matter; otherwise all
-    unclaimed usage up to that minute (inclusive; never the running one). In the caller's transaction (the one that records the
-    payment as settled, so that both hold or neither) or in one of its own. The same reference a second time moves nothing and
-    answers the same. Locks the account, hence call it before signers, rows and jobs are locked.
-    Raises RelayerError for an unknown payer, OutOfRange for a minute outside 0..2**53, ValueError for an empty reference.
-    """
-    parameters = _checked(payer, upto_minute, reference)
-    with transaction(conn):
-        settled, billed = _covered(conn, parameters)
-        if settled.rows:
-            return settled
-        moved = fetch_only(conn, "usage", "settle_billed" if billed.rows else "settle_usage", parameters)
-        crash_point("before_settle_usage_commit")
-    crash_point("after_settle_usage_commit")
-    return Settled.of(moved)
-
-
 def _checked(payer: int, upto_minute: int, reference: str) -> dict[str, Any]:
     if not reference:
-        raise ValueError("bills and payments need a reference")
+        raise ValueError("a bill needs a reference")
     if not 0 <= upto_minute <= LARGEST_MINUTE:
         raise OutOfRange(f"minute {upto_minute} is outside the range")
     return {"payer": payer, "upto": upto_minute, "reference": reference}
 
 
-def _covered(conn: Connection[Any], parameters: dict[str, Any]) -> tuple[Settled, Settled]:
-    """Lock the payer; what the reference covers, settled and billed. Whoever moves usage of a payer takes turns here."""
+def _covered(conn: Connection[Any], parameters: dict[str, Any]) -> tuple[Covered, Covered]:
+    """Lock the payer; what the reference covers, settled and billed. Bills of a payer take turns here."""
     if fetch_one(conn, "usage", "lock_payer", parameters) is None:
         raise RelayerError(f"account {parameters['payer']} does not exist")
-    found = {row.place: Settled.of(row) for row in fetch_all(conn, "usage", "covered_by", parameters)}
+    found = {row.place: Covered.of(row) for row in fetch_all(conn, "usage", "covered_by", parameters)}
     return found["settled"], found["billed"]
 
 

@@ -24,7 +24,7 @@ class Bill(NamedTuple):
     """A payment for usage: what it covers in picodollars, rows and envelopes."""
 
     intent: Intent
-    covers: usage.Settled
+    covers: usage.Covered
 
 
 def token_units(picodollars: int, decimals: int) -> int:

@@ -219,10 +219,6 @@ class Ground:
             self._block_at = monotonic() + BLOCK_SECONDS
             self.mine(blocks)
 
-    def minute(self) -> int:
-        """The database's minute since 1970."""
-        return int(self.value("SELECT floor(extract(epoch FROM clock_timestamp()) / 60)::bigint"))
-
     def kms_context(self) -> int:
         """The context that the host chain's configuration calls current."""
         with self.deployment.host_rpc() as rpc:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.envelopes.lives_after import Apply, ApplyNow, Bill, Redrive, Retire, RetirePending, Settle
+from tests.envelopes.lives_after import Apply, ApplyNow, Bill, Redrive, Retire, RetirePending
 from tests.envelopes.lives_writing import (
     Append,
     BandAhead,
@@ -39,5 +39,4 @@ LIVES: dict[type[Life], list[str]] = {
     ),
     RetirePending: _around("band_finalize"),
     Bill: _around("bill_usage_commit"),
-    Settle: _around("settle_usage_commit"),
 }

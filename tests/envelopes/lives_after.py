@@ -129,20 +129,3 @@ class Bill:
             conn.execute(f"SELECT count(*) FROM usage_{name}").fetchone() for name in ("unsettled", "billed", "settled")
         ]
         return tuple(row[0] for row in found if row is not None)
-
-
-class Settle(Bill):
-    """A payment covers the bill."""
-
-    def __init__(self, conn: Connection) -> None:
-        super().__init__(conn)
-        usage.bill_usage(conn, self.payer, self.last, "one")
-
-    def work(self, conn: Connection) -> None:
-        usage.settle_usage(conn, self.payer, self.last, "one")
-
-    def halfway(self, conn: Connection, point: str) -> None:
-        assert self.places(conn) == ((0, 0, 1) if happened(point) else (0, 1, 0))
-
-    def whole(self, conn: Connection) -> None:
-        assert self.places(conn) == (0, 0, 1)

@@ -250,7 +250,8 @@ def test_cursors_across_processes_and_a_restart(log: Connection) -> None:
 
 def test_usage_of_the_asking_client(alice: int, log: Connection) -> None:
     """Only its own; unsettled by minute and originator, settled by settlement, totals beside."""
-    from requests_app.store.usage import settle_usage
+    from requests_app.store.bills import settle_bills
+    from requests_app.store.usage import bill_usage
 
     bob = alice + 1
     for payer in (alice, bob):
@@ -258,7 +259,8 @@ def test_usage_of_the_asking_client(alice: int, log: Connection) -> None:
             "INSERT INTO usage_unsettled SELECT %s, s, m, 5, 2, 9 FROM unnest(ARRAY[11,12]) s, generate_series(100, 102) m",
             (payer,),
         )
-    settle_usage(log, alice, 100, "invoice-1")
+    bill_usage(log, alice, 100, "invoice-1")
+    settle_bills(log, ["invoice-1"])
     first = Api().get("/v1/usage?limit=3").json()
     assert [(one["originator"], one["minute"]) for one in first["usage"]] == [
         (11, "1970-01-01T01:41:00.000Z"), (12, "1970-01-01T01:41:00.000Z"), (11, "1970-01-01T01:42:00.000Z"),

@@ -25,46 +25,25 @@ def settleable(conn: Connection, payer: int) -> int:
     return last
 
 
-def test_settling_moves_usage_once(log: Connection) -> None:
-    payer, other = scene.account(log), scene.account(log)
-    last = settleable(log, payer)
-    settleable(log, other)
-    assert store.settle_usage(log, payer, last - 1, "pay-1") == (4, 20, 4)
-    assert store.settle_usage(log, payer, last, "pay-1") == (4, 20, 4)  # the same payment covers what it covered
-    assert store.totals(log, payer) == (10, 20)
-    assert store.settle_usage(log, payer, last, "pay-2") == (2, 10, 2)
-    assert store.settle_usage(log, payer, last, "pay-3") == (0, 0, 0)
-    assert store.totals(log, other) == (30, 0)
-    assert log.execute("SELECT count(*), sum(spend) FROM usage_settled").fetchone() == (6, 30)
-
-
-def test_the_running_minute_is_never_settled(log: Connection) -> None:
+def test_the_running_minute_is_never_billed(log: Connection) -> None:
     payer = scene.account(log)
     put(log, item(1, payer))
     now = log.execute("SELECT minute FROM usage_unsettled").fetchone()[0]
     if now == minute(log):
-        assert store.settle_usage(log, payer, now + 10, "early").rows == 0
+        assert store.bill_usage(log, payer, now + 10, "early").rows == 0
     assert sum(store.totals(log, payer)) == 10
 
 
-def test_settling_undone_with_its_transaction(log: Connection) -> None:
-    payer = scene.account(log)
-    last = settleable(log, payer)
-    with log.transaction(force_rollback=True):
-        assert store.settle_usage(log, payer, last, "pay-1").rows == 6
-    assert store.totals(log, payer) == (30, 0)
-
-
-def test_two_settlements_share_nothing(log: Connection, twin: Connection) -> None:
-    """Of two payments at once each row is covered by exactly one."""
+def test_two_bills_share_nothing(log: Connection, twin: Connection) -> None:
+    """Of two bills at once each row is claimed by exactly one."""
     payer = scene.account(log)
     last = settleable(log, payer)
     barrier = threading.Barrier(2, timeout=60)
-    done: list[store.Settled] = []
+    done: list[store.Covered] = []
 
     def work(conn: Connection, reference: str) -> None:
         barrier.wait()
-        done.append(store.settle_usage(conn, payer, last, reference))
+        done.append(store.bill_usage(conn, payer, last, reference))
 
     threads = [threading.Thread(target=work, args=(c, r)) for c, r in ((log, "a"), (twin, "b"))]
     for thread in threads:
@@ -72,17 +51,17 @@ def test_two_settlements_share_nothing(log: Connection, twin: Connection) -> Non
     for thread in threads:
         thread.join(60)
     assert sorted(one.rows for one in done) == [0, 6]
-    assert store.totals(log, payer) == (0, 30)
+    assert places(log) == (0, 6, 0)
 
 
-def test_settling_refuses(log: Connection) -> None:
+def test_a_bill_refuses(log: Connection) -> None:
     payer = scene.account(log)
     with pytest.raises(RelayerError, match="does not exist"):
-        store.settle_usage(log, payer + 1, 5, "r")
+        store.bill_usage(log, payer + 1, 5, "r")
     with pytest.raises(OutOfRange):
-        store.settle_usage(log, payer, -1, "r")
+        store.bill_usage(log, payer, -1, "r")
     with pytest.raises(ValueError, match="reference"):
-        store.settle_usage(log, payer, 5, "")
+        store.bill_usage(log, payer, 5, "")
 
 
 def test_a_bill_settles_exactly_what_it_claimed(log: Connection) -> None:
@@ -99,8 +78,8 @@ def test_a_bill_settles_exactly_what_it_claimed(log: Connection) -> None:
     assert [row[:5] for row in store.unsettled_page(log, payer, (last - 1, 0), 1)] == [(CHAIN, last - 1, 12, 2, 9)]
     assert store.bill_usage(log, payer, last, "bill-2") == (3, 17, 3)
     assert store.billable(log) == [(other, last, 30, 6)]
-    assert store.settle_usage(log, payer, 0, "bill-1") == (4, 20, 4)
-    assert store.settle_usage(log, payer, last, "bill-1") == (4, 20, 4)
+    assert bills.settle_bills(log, ["bill-1"]) == 4
+    assert bills.settle_bills(log, ["bill-1"]) == 0
     assert store.bill_usage(log, payer, last, "bill-1") == (4, 20, 4)
     assert store.totals(log, payer) == (17, 20)
     assert [row.reference for row in store.settled_page(log, payer, 0, 10)] == ["bill-1"] * 4
@@ -118,7 +97,7 @@ def test_a_sum_beyond_a_bigint_is_billed_like_any_other(log: Connection) -> None
     assert store.unsettled_page(log, payer, (0, 0), 1)[0].spend == 2**62
     assert store.bill_usage(log, payer, last, "bill-1") == (6, spend, 6)
     assert bills.open_bills(log, payer)[0].spend == spend
-    assert store.settle_usage(log, payer, last, "bill-1") == (6, spend, 6)
+    assert bills.settle_bills(log, ["bill-1"]) == 6
     assert store.totals(log, payer) == (0, spend)
 
 
@@ -133,8 +112,9 @@ def test_a_released_bill_is_usage_again(log: Connection) -> None:
         "SELECT spend, messages, last_position FROM usage_unsettled WHERE source_id = %s AND minute = %s", (CHAIN, last)
     ).fetchone()
     assert row == (12, 2, 9)
-    assert store.settle_usage(log, payer, last, "pay-2") == (6, 37, 7)
-    assert bills.release_bills(log, ["pay-2"]) == 0, "it is settled"
+    assert store.bill_usage(log, payer, last, "bill-2") == (6, 37, 7)
+    assert bills.settle_bills(log, ["bill-2"]) == 6
+    assert bills.release_bills(log, ["bill-2"]) == 0, "it is settled"
 
 
 @pytest.mark.parametrize("step", ["bill", "settle", "release"])
@@ -145,7 +125,7 @@ def test_each_step_is_undone_with_the_transaction_around_it(log: Connection, ste
         store.bill_usage(log, payer, last, "one")
     work = {
         "bill": lambda: store.bill_usage(log, payer, last, "one").rows,
-        "settle": lambda: store.settle_usage(log, payer, last, "one").rows,
+        "settle": lambda: bills.settle_bills(log, ["one"]),
         "release": lambda: bills.release_bills(log, ["one"]),
     }[step]
     before = places(log)
@@ -153,20 +133,6 @@ def test_each_step_is_undone_with_the_transaction_around_it(log: Connection, ste
         assert work() == 6
         assert places(log) != before
     assert places(log) == before
-
-
-def test_a_bill_and_a_payment_at_once_share_nothing(log: Connection, twin: Connection) -> None:
-    payer = scene.account(log)
-    last = settleable(log, payer)
-    with log.transaction():
-        store.bill_usage(log, payer, last, "bill")
-        done: list[store.Settled] = []
-        thread = threading.Thread(target=lambda: done.append(store.settle_usage(twin, payer, last, "pay")))
-        thread.start()
-        scene.until_waiting(log, twin)
-    thread.join(60)
-    assert done == [(0, 0, 0)]
-    assert places(log) == (0, 6, 0)
 
 
 def places(conn: Connection) -> tuple[int, int, int]:

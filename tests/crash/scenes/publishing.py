@@ -1,4 +1,4 @@
-"""Publications: staged by clients, put into the log in one transaction each batch, poison set aside; their usage settled."""
+"""Publications: staged by clients, put into the log in one transaction each batch, poison set aside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar
 from uuid import uuid4
 
 from requests_app.store import publish
-from requests_app.store.usage import settle_usage
 from tests.crash.scene import Deeds, Scene
 from workers.publisher import PublishTurn
 from workers.shift import ShiftContext, Turn
@@ -24,7 +23,7 @@ class Published(Scene):
 
     aims: ClassVar[tuple[str, ...]] = (
         "stage_commit", "open_publisher_commit", "publisher_band_commit", "append", "append_and_finish",
-        "publish_commit", "publish_park_commit", "cursor_key_commit", "settle_usage_commit",
+        "publish_commit", "publish_park_commit", "cursor_key_commit",
     )  # fmt: skip
     settings: ClassVar = {"PUBLISH_WAIT_SECONDS": 0.0, "PUBLISH_POLL_SECONDS": 0.02}
     count = 0
@@ -48,7 +47,6 @@ class Published(Scene):
                 body = json.dumps({"topic": "0x74", "payload": payload}).encode()
                 self.ground.client().post("/v1/envelopes", body, content_type="application/json")
         self.ground.client().get("/v1/envelopes")
-        settle_usage(context.conn, self.ground.account, self.ground.minute() - 1, "crash")
 
     def over(self) -> bool:
         waiting = self.ground.value("SELECT count(*) FROM staged_envelope WHERE parked_at IS NULL")
