@@ -90,7 +90,6 @@ AUTH_PASSWORD_VALIDATORS = [
 # --- Static files: served by whitenoise, from the packages themselves unless `collectstatic` has been run for production ---------------
 
 STATIC_URL = "static/"
-STATICFILES_DIRS = [BASE_DIR / "relayer_site" / "static"] if (BASE_DIR / "relayer_site" / "static").is_dir() else []
 STATIC_MANIFEST = env.flag("STATIC_MANIFEST", False)
 STATIC_ROOT = BASE_DIR / "staticfiles" if STATIC_MANIFEST else None  # whitenoise warns of a folder that is not there
 WHITENOISE_USE_FINDERS = not STATIC_MANIFEST

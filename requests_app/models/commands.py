@@ -71,7 +71,7 @@ class Command(models.Model):
             one_of("kind", [kind.value for kind in CommandKind], "command_kind_known"),
             one_of("state", [state.value for state in CommandState], "command_state_known"),
         ]
-        # consume_commands(): the open ones of a resource, oldest first
+        # commands.due: the open ones of a resource, oldest first
         indexes = [
             models.Index(
                 fields=["resource", "created_at", "command_id"],

@@ -69,7 +69,7 @@ class DeadLetter(models.Model):
                 fields=["job_key"], condition=Q(status=LetterStatus.PARKED.value), name="dead_letter_one_parked"
             )
         ]
-        # the page of parked letters, and those of a subject
+        # the letters of a request or payment: on its page, and whether it waits for a person
         indexes = [models.Index(fields=["kind", "subject_id"], name="dead_letter_subject")]
 
     def __str__(self) -> str:

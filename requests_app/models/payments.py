@@ -66,7 +66,7 @@ class PaymentIntent(models.Model):
                 condition=Q(state__in=sorted(state.value for state in INTENT_ACTIVE)),
                 name="payment_intent_active",
             ),
-            # figures, retention and reconciliation: ended intents by the time of their end
+            # figures and reconciliation: ended intents by the time of their end
             models.Index(
                 fields=["updated_at"],
                 condition=Q(state__in=sorted(state.value for state in INTENT_FINAL)),

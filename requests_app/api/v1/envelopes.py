@@ -137,7 +137,7 @@ def _clock(request: HttpRequest, scope: cursors.Scope) -> tuple[dict[int, int], 
     if "after" in request.GET:
         raise refused("after", "Give either after or cursor")
     state = cast("list[tuple[int, ...]]", cursors.unseal(web_connection(), scope, text))
-    # Cursors of before reorganisations were remembered have two numbers.
+    # Two numbers: a cursor of a release that remembered no reorganisations.
     return {one[0]: one[1] for one in state}, {one[0]: one[2] for one in state if len(one) > 2}
 
 
