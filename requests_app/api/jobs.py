@@ -42,7 +42,7 @@ def job(client: Client, ext_job_id: UUID, kind: Kind | None = None) -> JobView:
 
 
 def not_found() -> Refused:
-    """No such job for this client."""
+    """No such job, publication or payment of this client."""
     return Refused(Label.NOT_FOUND, NOT_FOUND_TEXT)
 
 

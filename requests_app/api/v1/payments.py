@@ -15,10 +15,10 @@ from requests_app import services_payments as services
 from requests_app.api import auth, cursors, idempotency
 from requests_app.api.auth import AccountIsDisabled, Client
 from requests_app.api.body import read_body
+from requests_app.api.jobs import not_found
 from requests_app.api.labels import (
     AUTHORIZATION_EXPIRED_TEXT,
     NOT_AUTHORIZABLE_TEXT,
-    NOT_FOUND_TEXT,
     OTHER_AUTHORIZATION_TEXT,
     PAYMENT_NOT_CANCELABLE_TEXT,
     RATE_LIMITED_TEXT,
@@ -81,11 +81,6 @@ def refusals(conflict: str, label: Label) -> Iterator[None]:
         raise Refused(label, OTHER_AUTHORIZATION_TEXT, members=_standing(error.intent)) from None
     except PaymentConflict as error:
         raise Refused(label, conflict, members=_standing(error.intent)) from None
-
-
-def not_found() -> Refused:
-    """No such payment of this client."""
-    return Refused(Label.NOT_FOUND, NOT_FOUND_TEXT)
 
 
 def _standing(intent: Intent) -> dict[str, Any]:
