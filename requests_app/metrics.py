@@ -36,7 +36,7 @@ raw_eta_seconds = Histogram(
 )
 prechecks = Counter(
     "relayer_user_decrypt_signature_precheck_total",
-    "Signature checks of v3 user decrypts: accepted, rejected, host_call_failed",
+    "Signature checks of v3 user decrypts: accepted, rejected, host_call_failed, too_many",
     ("outcome",),
 )
 spare_shares = Histogram(

@@ -61,8 +61,8 @@ def precheck(intake: Intake) -> None:
         return
     try:
         accepted = _unified_accepted(intake)
-    except Refused:
-        metrics.prechecks.labels("host_call_failed").inc()
+    except Refused as refused:
+        metrics.prechecks.labels("too_many" if refused.label is Label.RATE_LIMITED else "host_call_failed").inc()
         raise
     metrics.prechecks.labels("accepted" if accepted else "rejected").inc()
     if not accepted:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import BoundedSemaphore
 from typing import Any
 
 import psycopg
@@ -17,6 +18,7 @@ from pytest_django import Settings
 
 from relayer_site.metrics import MachineCollector
 from requests_app import metrics
+from requests_app.api import signatures
 from requests_app.states import Actor, Kind, Status, Verb
 from requests_app.store.session import fetch_one
 from requests_app.transitions.generic import Change, apply
@@ -73,9 +75,11 @@ def test_a_post_counts_its_estimate_and_whether_its_content_was_known(api: Api) 
     assert sample(f"{estimate}_sum", req_type="public_decrypt") == pytest.approx(total + 6.25 + 2 * 10.25)
 
 
-def test_the_signature_precheck_counts_its_outcomes(api: Api, settings: Settings) -> None:
+def test_the_signature_precheck_counts_its_outcomes(
+    api: Api, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "relayer_user_decrypt_signature_precheck_total"
-    before = {outcome: sample(name, outcome=outcome) for outcome in ("accepted", "rejected", "host_call_failed")}
+    before = {outcome: sample(name, outcome=outcome) for outcome in ("rejected", "host_call_failed", "too_many")}
     mixed = bodies.unified()
     mixed["attestedPayload"]["handles"].append(
         {**mixed["attestedPayload"]["handles"][0], "ctHandle": bodies.H1[:46] + "0000000000002329" + "0400"}
@@ -83,6 +87,10 @@ def test_the_signature_precheck_counts_its_outcomes(api: Api, settings: Settings
     assert api.post("/v3/user-decrypt", mixed).status_code == 400
     settings.SIGNATURE_VERIFIER = "tests.features.test_metrics.Unreachable"
     assert api.post("/v3/user-decrypt", bodies.unified()).status_code == 500
+    monkeypatch.setattr(signatures, "_PLACES", BoundedSemaphore(1))
+    assert signatures._PLACES.acquire(blocking=False)
+    assert api.post("/v3/user-decrypt", bodies.unified()).status_code == 429
+    assert sample(name, outcome="too_many") == before["too_many"] + 1
     assert sample(name, outcome="rejected") == before["rejected"] + 1
     assert sample(name, outcome="host_call_failed") == before["host_call_failed"] + 1
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 
 from requests_app.identity import payment_ref
@@ -16,7 +17,7 @@ from requests_app.states import FINAL, REQUEST_KINDS, Kind, Status
 from requests_app.store import invariants
 from requests_app.store.invariants import INVARIANTS
 from requests_app.store.overview import LIVE_CAP
-from requests_app.store.seeding.layout import Layout
+from requests_app.store.seeding.layout import TABLES, Layout
 
 pytestmark = pytest.mark.django_db
 LAYOUT = Layout(finished=20_000, live=8_000, reviews=400)
@@ -134,6 +135,34 @@ def test_a_database_in_use_is_never_emptied(seeded: psycopg.Connection[Any]) -> 
 def test_sizes_that_mean_nothing_are_refused(options: tuple[str, ...], db: None) -> None:
     with pytest.raises(CommandError):
         call_command("relayer_seed", *options)
+
+
+# Not about single requests or payments, or counted anew by a duty.
+KEPT = frozenset(
+    {
+        *("client_account", "api_key", "webhook", "cursor_key", "published_key", "desk_login_count"),
+        *(
+            "runtime_setting",
+            "runtime_change",
+            "exec_lease",
+            "worker_beat",
+            "live_figure",
+            "job_figure",
+            "recon_cursor",
+        ),
+        *("chain_identity", "chain_cursor", "chain_block", "chain_reorg", "consumer_cursor", "dead_envelope"),
+        *("envelope_source", "envelope_band", "envelope_meta", "envelope_blob", "envelope_conflict", "envelope_orphan"),
+        *("envelope_miss", "originator_congestion", "usage_unsettled"),
+        *("staged_envelope", "published_envelope", "publisher_head"),
+    }
+)
+
+
+def test_every_table_is_emptied_or_kept_on_purpose() -> None:
+    """A letter or a bill of a payment that is gone would be one of the new payment with its number."""
+    tables = {model._meta.db_table for model in apps.get_app_config("requests_app").get_models()}
+    assert set(TABLES) == tables - KEPT
+    assert tables >= KEPT
 
 
 def test_the_parts_sum_up_to_the_whole() -> None:

@@ -49,8 +49,12 @@ BIG_TABLES: Final = (
 )
 _SMALL_TABLES: Final = ("queue_job", "review_case", "review_decision", "command", "signer", "finished_figure")
 _PAYMENT_TABLES: Final = ("payment_intent", "intent_transition", "ledger_entry", "ledger_leg", "ledger_balance")
-# Also emptied, never filled: rows that would hang on requests which are gone.
+# Also emptied, never filled: rows that would hang on requests and payments which are gone.
 _ATTACHED: Final = (
+    "dead_letter",
+    "idempotency_record",
+    "usage_billed",
+    "usage_settled",
     "kept_share",
     "reorg_evidence",
     "figures_up_to",
