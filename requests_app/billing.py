@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -95,7 +95,7 @@ def due(conn: Connection[Any], by: Biller, least: int, *, payers: dict[str, str]
     ]
 
 
-def make_bills(conn: Connection[Any], by: Biller, wanted: Sequence[Due]) -> list[Bill]:
+def make_bills(conn: Connection[Any], by: Biller, wanted: Iterable[Due]) -> list[Bill]:
     """A payment for each client that can be billed, one transaction each; an account that was disabled meanwhile has none."""
     made = []
     for one in wanted:

@@ -86,16 +86,19 @@ class Layout:
                 write_atomically(path, json.dumps(chosen))
         return Ports(**chosen)
 
+    def kept(self) -> list[Path]:
+        """What a reset forgets: both chains, the deployment, the bots' places and behaviour."""
+        patterns = ("*-state.json", "*-cursor.json", "*-control.json")
+        found = [path for pattern in patterns for path in sorted(self.home.glob(pattern))]
+        return [*found, *(path for path in (self.deployment, self.home / "tmp") if path.exists())]
+
     def reset(self) -> None:
-        """Forgets both chains, the deployment and the bots' places. The database must be reset with it."""
-        for path in (
-            *self.home.glob("*-state.json"),
-            *self.home.glob("*-cursor.json"),
-            *self.home.glob("*-control.json"),
-        ):
-            path.unlink(missing_ok=True)
-        self.deployment.unlink(missing_ok=True)
-        shutil.rmtree(self.home / "tmp", ignore_errors=True)
+        """Forgets what is kept. The database must be reset with it."""
+        for path in self.kept():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -30,8 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kms = parts.add_parser("kms", help="the 13 KMS nodes")
     coprocessors = parts.add_parser("coprocessors", help="the three coprocessors")
     parts.add_parser("storage", help="file server for the FHE public key and the CRS")
-    parts.add_parser("reset", help="forget chain state and deployment; reset the database with it")
-    for part in (prepare, contracts):
+    reset = parts.add_parser("reset", help="forget chain state and deployment; reset the database with it")
+    reset.add_argument("--dry-run", action="store_true", help="say what would be forgotten")
+    for part in (prepare, contracts, reset):
         part.add_argument("--json", action="store_true", help="print JSON")
     for part in (contracts, kms, coprocessors):
         part.add_argument("--wait", type=float, default=60.0, help="seconds to wait for the chains (default 60)")
@@ -96,8 +97,13 @@ def _storage(layout: Layout, options: dict[str, Any], write: Write) -> None:
 
 
 def _reset(layout: Layout, options: dict[str, Any], write: Write) -> None:
-    layout.reset()
-    write(f"devnet under {layout.home} reset")
+    found = [str(path) for path in layout.kept()]
+    if not options["dry_run"]:
+        layout.reset()
+    if options["json"]:
+        write(json.dumps({"dry_run": options["dry_run"], "forgotten": found}))
+        return
+    write(f"devnet under {layout.home}: {len(found)} {'would be forgotten' if options['dry_run'] else 'forgotten'}")
 
 
 _PARTS = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from tqdm import tqdm
 
 from requests_app import authorizations, billing
 from requests_app.billing import Biller, Due
@@ -50,7 +52,9 @@ class Command(BaseCommand):
             if name and account_by_name(conn, name) is None:
                 raise CommandError(f"there is no account {name!r}")
             wanted = [one for one in found if name in (None, one.name)]
-            made = [] if options["dry_run"] else billing.make_bills(conn, by, wanted)
+            hidden = options["json"] or not sys.stderr.isatty()
+            shown = tqdm(wanted, unit=" clients", disable=hidden)
+            made = [] if options["dry_run"] else billing.make_bills(conn, by, shown)
         self._say(by, wanted, made, options)
 
     def _say(self, by: Biller, wanted: list[Due], made: list[Bill], options: dict[str, Any]) -> None:
