@@ -28,19 +28,77 @@ from requests_app.models import (
     EnvelopeMeta,
     EnvelopeSource,
 )
+from requests_app.store.envelopes import INDEX_BITS
+from requests_app.store.publish import PUBLISHED
 from requests_app.store.readers import list_originators
 from requests_app.store.retirement import band_sizes
 from requests_app.store.session import web_connection
 
 _PAGE = 50
-LAST_INDEX = 0xFFFFF
+LAST_INDEX = (1 << INDEX_BITS) - 1
 
 
-def place(position: int) -> str:
-    """A position as block and log index; the last index of a block means the whole block."""
-    if position & LAST_INDEX == LAST_INDEX:
-        return f"{cells.number(position >> 20)} / all"
-    return f"{cells.number(position >> 20)} / {position & 0xFFFFF}"
+def place(position: int, *, of_chain: bool = True) -> str:
+    """A position as block and log index; the last index of a block means the whole block. A publisher's is a number."""
+    if not of_chain:
+        return cells.number(position)
+    index = position & LAST_INDEX
+    return f"{cells.number(position >> INDEX_BITS)} / {'all' if index == LAST_INDEX else index}"
+
+
+def envelope_cells(one: EnvelopeMeta) -> tuple[Any, ...]:
+    """An envelope's row: of a chain's event, or of what a client published under a topic of its own."""
+    published = one.kind == PUBLISHED
+    hashes = [cells.hex_code(value) for value in (one.tx_hash, one.block_hash) if value]
+    return (
+        place(one.position, of_chain=not published),
+        "published" if published else EVENTS.get(one.kind, str(one.kind)),
+        cells.hex_code(one.ref) if published else cells.uint256(one.ref),
+        cells.stacked(hashes) if hashes else cells.NOTHING,
+        cells.hex_code(one.contract) if one.contract else cells.NOTHING,
+        cells.short_moment(one.recorded_at),
+    )
+
+
+def consumers(source: EnvelopeSource) -> Table:
+    """Who reads a source, and how far each has come."""
+    of_chain = source.chain_id > 0
+    head = next((one.head for one in list_originators(web_connection()) if one.source_id == source.pk), None)
+    rows = [
+        (
+            one.consumer,
+            place(one.position, of_chain=of_chain) if one.position >= 0 else cells.NOTHING,
+            cells.NOTHING if head is None else _behind(head - one.position, of_chain),
+            cells.short_moment(one.updated_at),
+            cells.plain(one.required),
+        )
+        for one in ConsumerCursor.objects.filter(source_id=source.pk).order_by("consumer")[:20]
+    ]
+    headers = ("Consumer", "Applied up to (block / log)", "Behind (blocks)", "Moved", "Holds retention")
+    return Table("Consumers", headers, rows, "No consumer has started.", frozenset({1, 2}))
+
+
+def _behind(positions: int, of_chain: bool) -> str:
+    return cells.number(max(0, positions) >> INDEX_BITS if of_chain else max(0, positions))
+
+
+def bands(source: EnvelopeSource) -> Table:
+    """The newest bands of a source with their sizes."""
+    of_chain = source.chain_id > 0
+    rows = [
+        (
+            cells.number(one.band_no),
+            place(one.lo, of_chain=of_chain),
+            place(one.hi, of_chain=of_chain),
+            filesizeformat(one.meta_bytes),
+            filesizeformat(one.blob_bytes),
+            one.state,
+            cells.short_moment(one.at),
+        )
+        for one in band_sizes(web_connection(), source.pk, 20)
+    ]
+    headers = ("No.", "From (block / log)", "Below (block / log)", "Rows", "Payloads", "State", "Since")
+    return Table("Bands", headers, rows, "No band exists yet.", frozenset({0, 1, 2, 3, 4}), "newest 20")
 
 
 @admin.register(EnvelopeSource)
@@ -86,48 +144,7 @@ class SourceAdmin(ExtraPages, RecordAdmin):
             ("Reorg depth", f"{obj.reorg_depth} blocks"),
             ("Halted", cells.wrapped(obj.halted) if obj.halted else "no"),
         ]
-        consumers = ConsumerCursor.objects.filter(source_id=obj.pk).order_by("consumer")[:20]
-        bands = band_sizes(web_connection(), obj.pk, 20)
-        head = next((o.head for o in list_originators(web_connection()) if o.source_id == obj.pk), None)
-        return [
-            Facts("Source", facts),
-            *deed_sections(request, obj),
-            Table(
-                "Consumers",
-                ("Consumer", "Applied up to (block / log)", "Behind (blocks)", "Moved", "Holds retention"),
-                [
-                    (
-                        c.consumer,
-                        place(c.position) if c.position >= 0 else cells.NOTHING,
-                        cells.number(max(0, head - c.position) >> 20) if head is not None else cells.NOTHING,
-                        cells.short_moment(c.updated_at),
-                        cells.plain(c.required),
-                    )
-                    for c in consumers
-                ],
-                "No consumer has started.",
-                frozenset({1, 2}),
-            ),
-            Table(
-                "Bands",
-                ("No.", "From (block / log)", "Below (block / log)", "Rows", "Payloads", "State", "Since"),
-                [
-                    (
-                        cells.number(b.band_no),
-                        place(b.lo),
-                        place(b.hi),
-                        filesizeformat(b.meta_bytes),
-                        filesizeformat(b.blob_bytes),
-                        b.state,
-                        cells.short_moment(b.at),
-                    )
-                    for b in bands
-                ],
-                "No band exists yet.",
-                frozenset({0, 1, 2, 3, 4}),
-                "newest 20",
-            ),
-        ]
+        return [Facts("Source", facts), *deed_sections(request, obj), consumers(obj), bands(obj)]
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
         """Its envelopes and dead letters."""
@@ -154,18 +171,8 @@ class SourceAdmin(ExtraPages, RecordAdmin):
         rows, older = older_than(EnvelopeMeta.objects.filter(source_id=source_id), request, "position", _PAGE)
         table = Table(
             "Envelopes",
-            ("Block / log", "Kind", "Reference", "Transaction, block hash", "Contract", "Recorded"),
-            [
-                (
-                    place(e.position),
-                    EVENTS.get(e.kind, str(e.kind)),
-                    cells.uint256(e.ref),
-                    cells.stacked((cells.hex_code(e.tx_hash), cells.hex_code(e.block_hash))),
-                    cells.hex_code(e.contract),
-                    cells.short_moment(e.recorded_at),
-                )
-                for e in rows
-            ],
+            ("Block / log", "Kind", "Reference or topic", "Transaction, block hash", "Contract", "Recorded"),
+            [envelope_cells(one) for one in rows],
             "No event has been read.",
             frozenset({0}),
         )

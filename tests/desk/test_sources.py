@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ import pytest
 from django.urls import reverse
 
 from requests_app import models
+from requests_app.admin.chain import LAST_INDEX, envelope_cells, place
 from requests_app.models.commands import Target
 from requests_app.store.commands import SINGLETON
 from requests_app.store.session import web_connection
@@ -179,3 +181,18 @@ def test_a_source_s_case_knows_no_deed_of_requests(sealed: models.ReviewCase, an
 def test_the_metrics_count_cases_of_sources(sealed: models.ReviewCase, client: Any) -> None:
     text = client.get("/metrics").content.decode()
     assert 'relayer_reviews_open{reason="deep_reorg",req_type="source"} 1.0' in text
+
+
+def test_what_clients_published_is_no_event_of_a_chain() -> None:
+    """Its topic is no number, its position no block; and it has neither transaction nor contract."""
+    now = datetime.now(UTC)
+    topic, nothing = b"topic", b""
+    one = models.EnvelopeMeta(
+        source_id=100, position=5, kind=100, ref=topic, contract=nothing, block_hash=nothing, tx_hash=nothing,
+        digest=bytes(32), recorded_at=now,
+    )  # fmt: skip
+    number, kind, shown, hashes, contract, _at = envelope_cells(one)
+    assert (number, kind, hashes, contract) == ("5", "published", "–", "–")
+    assert f"0x{topic.hex()}" in shown
+    assert place(7 << 20 | 3) == "7 / 3"
+    assert place(7 << 20 | LAST_INDEX) == "7 / all"
