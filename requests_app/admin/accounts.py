@@ -93,7 +93,12 @@ class AccountAdmin(ExtraPages, RecordAdmin):
         return [
             Facts(
                 "Account",
-                [("Name", obj.name), ("Status", cells.badge(obj.status)), ("Created", cells.moment(obj.created_at))],
+                [
+                    ("Name", obj.name),
+                    ("Status", cells.badge(obj.status)),
+                    ("Its keys change runtime settings", cells.plain(obj.operator)),
+                    ("Created", cells.moment(obj.created_at)),
+                ],
             ),
             Table(
                 "Keys",

@@ -12,6 +12,8 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.db import close_old_connections
+from django.test import Client
+from django.urls import reverse
 
 from requests_app import clients, models
 from requests_app.clients import AccountRefused, key_digest
@@ -167,3 +169,11 @@ def test_roles_are_what_the_table_says_and_stay_so(db: None) -> None:
     operator.permissions.add(*approver.permissions.all())
     sync_roles()
     assert "approve_review" not in set(operator.permissions.values_list("codename", flat=True))
+
+
+def test_the_page_of_a_client_says_whether_its_keys_change_settings(db: None, admin_client: Client) -> None:
+    for operator, said in ((True, "yes"), (False, "no")):
+        account = models.Account.objects.create(name=f"client-{said}", operator=operator)
+        page = admin_client.get(reverse("admin:requests_app_account_change", args=(account.pk,)))
+        facts = dict(page.context["sections"][0].rows)
+        assert facts["Its keys change runtime settings"] == said
