@@ -215,6 +215,9 @@ def test_the_commands_on_keys_and_publications(log: Connection, monkeypatch: pyt
     log.execute("INSERT INTO cursor_key (version, secret) VALUES (255, '\\x00')")
     with pytest.raises(CommandError, match="255 were made"):  # the version is one byte of every cursor
         act("rotate-key")
+    for words in (["redrive", "--dry-run", "--position", str(2**64)], ["unpark", "--id", str(2**64)]):
+        with pytest.raises(CommandError, match="larger than any"):
+            act(*words)
     assert act("bands", "--source", "11") == {}
     assert act("redrive", "--dry-run", "--source", "11") == {"would_redrive": []}
     assert module.PAGE <= 1000

@@ -124,6 +124,9 @@ def test_balances_and_export(journal: Conn, tmp_path: Path) -> None:
         *[(str(seq), amount) for seq in (1, 2, 3, 4) for amount in ("-100000000", "100000000")],
         ("5", ""),
     ]
+    for number in ("-1", str(2**63)):
+        with pytest.raises(CommandError, match="from 0 to"):
+            run("export", "--after", number)
     with pytest.raises(CommandError, match="cannot be written"):
         run("export", "--output", str(tmp_path / "nowhere" / "journal.csv"))
     target = tmp_path / "journal.jsonl"

@@ -19,6 +19,7 @@ from requests_app.store.ledger import UnreadableEntry
 from requests_app.store.session import connect
 
 EXIT_BROKEN: Final = 1
+LARGEST_NUMBER: Final = 2**63 - 1
 _PAGE: Final = 2_000
 _COLUMNS: Final = (
     "seq", "id", "kind", "ref", "holds", "chain", "token", "account", "amount", "by", "at", "tx_hash", "memo", "prev_hash", "hash"
@@ -89,6 +90,8 @@ class Command(BaseCommand):
 
     def _export(self, conn: Connection[Any], options: dict[str, Any]) -> None:
         after = options["after"]
+        if not 0 <= after <= LARGEST_NUMBER:
+            raise CommandError(f"--after is a number from 0 to {LARGEST_NUMBER}")
         rows = self._shown(ledger.journal(conn, after, _PAGE), ledger.head(conn).seq - after, not options["output"])
         if options["output"]:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
@@ -13,6 +13,8 @@ from requests_app.management.json_option import offer_json
 from requests_app.runtime import DEFAULT, REGISTRY, SettingRefused
 from requests_app.store import runtime as store
 from requests_app.store.session import web_connection
+
+MOST_CHANGES: Final = 1_000_000
 
 
 class Command(BaseCommand):
@@ -77,8 +79,8 @@ class Command(BaseCommand):
         self.stdout.write(f"{name} {verb}: {json.dumps(done.before)} -> {json.dumps(done.after)}")
 
     def _history(self, options: dict[str, Any]) -> None:
-        if options["limit"] < 1:
-            raise CommandError("--limit is at least 1")
+        if not 1 <= options["limit"] <= MOST_CHANGES:
+            raise CommandError(f"--limit is a number from 1 to {MOST_CHANGES}")
         rows = store.history(web_connection(), options["name"], options["limit"])
         if options["json"]:
             self.stdout.write(json.dumps([{**row._asdict(), "at": row.at.isoformat()} for row in rows]))

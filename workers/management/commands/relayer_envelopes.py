@@ -6,6 +6,7 @@ import json
 import sys
 from typing import Any
 
+import psycopg
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from requests_app.config import config
@@ -45,7 +46,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Do one action."""
         with connect("worker", name="envelopes") as conn:
-            result = getattr(self, "_" + options["action"].replace("-", "_"))(conn, options)
+            try:
+                result = getattr(self, "_" + options["action"].replace("-", "_"))(conn, options)
+            except psycopg.errors.NumericValueOutOfRange:
+                raise CommandError("a number is larger than any originator, position, id or version") from None
         if options["json"]:
             self.stdout.write(json.dumps(result, default=str))
         else:

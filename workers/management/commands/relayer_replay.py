@@ -9,6 +9,7 @@ from typing import Any, Final
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from requests_app.config import config
+from requests_app.store.bands import LARGEST_SOURCE
 from requests_app.store.envelopes import read_source
 from requests_app.store.session import connect
 from workers.apply import Applier
@@ -37,7 +38,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Replay, then print what happened."""
         with connect("worker", name="replay") as conn:
-            source = read_source(conn, options["source"])
+            known = 0 < options["source"] <= LARGEST_SOURCE
+            source = read_source(conn, options["source"]) if known else None
             if source is None:
                 raise CommandError(f"originator {options['source']} has no blocks to replay")
             lo = source.start_block if options["lo"] is None else options["lo"]
