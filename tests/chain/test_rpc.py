@@ -3,6 +3,9 @@ from __future__ import annotations
 import os
 import select
 import socket
+import threading
+import time
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -88,6 +91,35 @@ def test_read_timeout_is_unknown_and_bounded() -> None:
         RpcEndpoint(f"http://127.0.0.1:{silent.getsockname()[1]}", (1.0, 0.1)).call("eth_sendRawTransaction", ["0x"])
     assert caught.value.sent is True
     assert "imed" in str(caught.value)
+
+
+@pytest.mark.parametrize("told", [b"HTTP/1.1 200 OK\r\nx: ", b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n", b"HT"])
+@pytest.mark.parametrize("closing", [b"", b"HTTP/1.1 200 OK\r\nconnection: close\r\n"])
+def test_a_dripping_node_holds_nobody(told: bytes, closing: bytes) -> None:
+    """Each byte comes in time, in the headers as in the body; all of them together have one timeout."""
+    done = threading.Event()
+
+    def serve(server: socket.socket) -> None:
+        client, _ = server.accept()
+        with client, suppress(OSError):
+            client.recv(1 << 16)
+            client.sendall(closing + told.removeprefix(b"HTTP/1.1 200 OK\r\n") if closing else told)
+            while not done.wait(0.05):
+                client.sendall(b"1")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        endpoint = RpcEndpoint(f"http://127.0.0.1:{server.getsockname()[1]}", (1.0, 0.4))
+        began = time.monotonic()
+        try:
+            with pytest.raises(RpcUnavailable) as caught:
+                endpoint.call("eth_blockNumber")
+        finally:
+            done.set()
+            thread.join(60)
+    assert caught.value.sent
+    assert time.monotonic() - began < 30
 
 
 def test_429_is_refused_and_carries_retry_after() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import os
 import select
 import socket
 import ssl
 import time
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 from requests_app.errors import ConfigurationError
@@ -113,6 +114,7 @@ class KeptConnection:
     def _exchange(self, connection: http.client.HTTPConnection, body: bytes, kept: bool) -> HttpAnswer:
         deadline = time.monotonic() + self._read_seconds
         connection.sock.settimeout(self._read_seconds)
+        connection.response_class = _by(deadline)
         try:
             connection.putrequest("POST", self._path, skip_accept_encoding=True)
             for key, value in self._headers.items():
@@ -130,30 +132,70 @@ class KeptConnection:
             raise failure(f"{self.name}: closed without an answer: {_brief(error)}", sent=True) from None
         except (OSError, http.client.HTTPException) as error:
             raise RpcUnavailable(f"{self.name}: no answer: {_brief(error)}", sent=True) from None
-        return HttpAnswer(response.status, self._read(connection, response, deadline), _retry_after(response))
+        with response:
+            return HttpAnswer(response.status, self._read(response), _retry_after(response))
 
-    def _read(
-        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse, deadline: float
-    ) -> bytes:
-        """The whole body within the read timeout and ANSWER_LIMIT: a dripping server cannot hold a worker."""
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        """The whole body within the deadline and ANSWER_LIMIT."""
         parts: list[bytes] = []
         size = 0
         try:
             while chunk := response.read1(CHUNK):
                 parts.append(chunk)
                 size += len(chunk)
-                remaining = deadline - time.monotonic()
-                if size > ANSWER_LIMIT or remaining <= 0:
-                    raise TimeoutError("answer too slow or too large")
-                if connection.sock is not None:
-                    connection.sock.settimeout(remaining)
+                if size > ANSWER_LIMIT:
+                    raise ValueError("too large")
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise RpcUnavailable(f"{self.name}: broken answer: {_brief(error)}", sent=True) from None
         # read1 reports the end of a short body as a clean end; what is left of content-length tells the truth.
         if response.length:
             raise RpcUnavailable(f"{self.name}: answer ended early", sent=True)
-        response.close()
         return b"".join(parts)
+
+
+def _by(deadline: float) -> Any:
+    """What http.client makes its answers of, here such that they are read by a deadline: a dripping server cannot hold a worker.
+
+    Its own timeout begins anew with every byte, also of the headers.
+    """
+
+    def response(stream: socket.socket, **options: Any) -> http.client.HTTPResponse:
+        return http.client.HTTPResponse(cast("socket.socket", _Timed(stream, deadline)), **options)
+
+    return response
+
+
+class _Timed:
+    """The one call of a socket that an answer makes."""
+
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
+        self._stream, self._deadline = stream, deadline
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What the answer is read from."""
+        return io.BufferedReader(_Reading(self._stream, self._deadline))
+
+
+class _Reading(io.RawIOBase):
+    """Reads from a socket, which stays open until this is closed, by a deadline (a monotonic time)."""
+
+    def __init__(self, stream: socket.socket, deadline: float) -> None:
+        self._stream, self._deadline = stream, deadline
+        self._raw = stream.makefile("rb", buffering=0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("answer too slow")
+        self._stream.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def _retry_after(response: http.client.HTTPResponse) -> float | None:
