@@ -98,18 +98,26 @@ class SqsQueue:
         """At most `limit` messages, hidden from others for `seconds`; empty when none is there now."""
         found: list[Message] = []
         while len(found) < limit:
-            with _available():
-                answer = self._client.receive_message(
-                    QueueUrl=self._url,
-                    MaxNumberOfMessages=min(BATCH, limit - len(found)),
-                    VisibilityTimeout=_whole(seconds),
-                    WaitTimeSeconds=0,
-                )
-            messages = answer.get("Messages", ())
+            try:
+                messages = self._receive(min(BATCH, limit - len(found)), seconds)
+            except QueueUnavailable:
+                if not found:
+                    raise
+                break  # those that came are hidden from everybody else by now
             if not messages:
                 break
-            found += [Message(one["Body"], one["ReceiptHandle"]) for one in messages]
+            found += messages
         return found
+
+    def _receive(self, limit: int, seconds: float) -> list[Message]:
+        with _available():
+            answer = self._client.receive_message(
+                QueueUrl=self._url,
+                MaxNumberOfMessages=limit,
+                VisibilityTimeout=_whole(seconds),
+                WaitTimeSeconds=0,
+            )
+        return [Message(one["Body"], one["ReceiptHandle"]) for one in answer.get("Messages", ())]
 
     def delete(self, handles: Iterable[str]) -> None:
         """Remove messages. One whose handle is not good any more stays, or is somebody else's by now: the caller must not care."""
