@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -214,10 +213,6 @@ def verbs(conn: psycopg.Connection[Any], one: Ours) -> list[str]:
     return [found[0] for found in conn.execute(
         "SELECT verb FROM req_transition WHERE kind=%s AND request_id=%s ORDER BY id", (one.kind.value, one.id)
     )]  # fmt: skip
-
-
-def new_uuid() -> uuid.UUID:
-    return uuid.uuid4()
 
 
 def clean_bands(conn: psycopg.Connection[Any]) -> None:
