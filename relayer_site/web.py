@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from granian import Granian
@@ -32,7 +33,7 @@ def main() -> None:
     server.serve()
 
 
-def made() -> Granian:
+def made() -> Any:
     """The server by API_HOST, API_PORT, WEB_WORKERS, WEB_THREADS. Raises ImproperlyConfigured."""
     return Granian(
         "relayer_site.wsgi:application",

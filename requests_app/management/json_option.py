@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 HELP = "print JSON"
 
 
-def offer_json(parser: argparse.ArgumentParser, actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def offer_json(parser: argparse.ArgumentParser, actions: argparse._SubParsersAction[Any]) -> None:
     """Take `--json` before the sub-command and after it. Call it when every sub-command has been added."""
     parser.add_argument("--json", action="store_true", help=HELP)
     for action in actions.choices.values():
