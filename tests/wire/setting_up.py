@@ -65,8 +65,10 @@ class Setup:
 
     def _carry_out(self, batch: Sequence[tuple[list[bytes], list[bytes], Future[None]]]) -> None:
         try:
-            self._traffic.grant([call for calls, _, _ in batch for call in calls])
-            self._traffic.commit([handle for _, handles, _ in batch for handle in handles])
+            self._traffic.set_up(
+                [call for calls, _, _ in batch for call in calls],
+                [handle for _, handles, _ in batch for handle in handles],
+            )
         except Exception as error:
             for _, _, done in batch:
                 done.set_exception(error)

@@ -59,7 +59,11 @@ class Sender:
 
     def run(self, calls: Sequence[Call]) -> None:
         """As `send`, and waits until all are mined. Raises TransactionFailed when one was reverted."""
-        for receipt in self._rpc.receipts(self.send(calls)):
+        self.wait(self.send(calls))
+
+    def wait(self, hashes: Sequence[str]) -> None:
+        """Returns when all these transactions are mined. Raises TransactionFailed when one was reverted."""
+        for receipt in self._rpc.receipts(hashes):
             if receipt["status"] != "0x1":
                 raise TransactionFailed(f"{receipt['transactionHash']} to {receipt['to']} was reverted")
 

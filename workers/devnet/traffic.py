@@ -34,6 +34,7 @@ DAY_SECONDS: Final = 86_400
 START_LAG_SECONDS: Final = 60
 SETUP_GAS: Final = 120_000
 BASE_GAS: Final = 100_000
+PART: Final = 200  # grants or commitments in one transaction
 # Where a sample proof may be overwritten to make it a new one: inside the curve points, far from header and type list.
 PROOF_SALT_AT: Final = 1_000
 
@@ -102,27 +103,36 @@ class Traffic:
         """
         drafts = [self._draft(form, extra_data) for form in forms]
         if set_up:
-            self.grant([grant for draft in drafts for grant in draft.grants])
-            self.commit([handle for draft in drafts if draft.grants for handle in draft.submission.handles])
+            self.set_up(
+                [grant for draft in drafts for grant in draft.grants],
+                [handle for draft in drafts if draft.grants for handle in draft.submission.handles],
+            )
         return [draft.submission for draft in drafts]
 
-    def grant(self, calls: Sequence[bytes], part: int = 200) -> None:
-        """Runs calls of the ACL in as few transactions as possible, and waits for them."""
-        parts = [calls[start : start + part] for start in range(0, len(calls), part)]
-        acl: str = self._deployment.host["acl"]
-        self._host.run([Call(acl, self._acl.call("multicall", one), BASE_GAS + SETUP_GAS * len(one)) for one in parts])
+    def set_up(self, grants: Sequence[bytes], handles: Sequence[bytes]) -> None:
+        """Runs calls of the host chain's ACL and commits ciphertexts on the gateway, and waits for both chains at once.
 
-    def commit(self, handles: Sequence[bytes], key_id: int = KEY_ID, part: int = 200) -> None:
+        As few transactions as possible. Raises TransactionFailed.
+        """
+        granted = self._host.send(self._grants(grants))
+        self._gateway.run(self._commits(handles, KEY_ID))
+        self._host.wait(granted)
+
+    def commit(self, handles: Sequence[bytes], key_id: int = KEY_ID) -> None:
         """Commits ciphertexts on the gateway (key id 0 withdraws them), and waits."""
-        parts = [handles[start : start + part] for start in range(0, len(handles), part)]
+        self._gateway.run(self._commits(handles, key_id))
+
+    def _grants(self, calls: Sequence[bytes]) -> list[Call]:
+        acl: str = self._deployment.host["acl"]
+        return [Call(acl, self._acl.call("multicall", one), BASE_GAS + SETUP_GAS * len(one)) for one in _parts(calls)]
+
+    def _commits(self, handles: Sequence[bytes], key_id: int) -> list[Call]:
         commits: str = self._deployment.gateway["ciphertext_commits"]
         abi = contract("CiphertextCommits")
-        self._gateway.run(
-            [
-                Call(commits, abi.call("setCiphertextMaterials", one, key_id), BASE_GAS + SETUP_GAS * len(one))
-                for one in parts
-            ]
-        )
+        return [
+            Call(commits, abi.call("setCiphertextMaterials", one, key_id), BASE_GAS + SETUP_GAS * len(one))
+            for one in _parts(handles)
+        ]
 
     def close(self) -> None:
         self._gateway_rpc.close()
@@ -244,6 +254,11 @@ class Traffic:
 
     def _start(self) -> int:
         return int(time.time()) - START_LAG_SECONDS
+
+
+def _parts(values: Sequence[bytes]) -> list[Sequence[bytes]]:
+    """What fits into a transaction each."""
+    return [values[start : start + PART] for start in range(0, len(values), PART)]
 
 
 def _hex(value: bytes) -> str:
