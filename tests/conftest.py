@@ -9,6 +9,7 @@ import hypothesis
 import psycopg
 import pytest
 
+from tests.installing import Beforehand
 from tests.reported import LINES
 
 # How long an example takes, or the finding of one, says something about the machine.
@@ -18,8 +19,32 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 
+# Each has a stack or a devnet of its own, which is gone before the next one starts.
+PACKAGES = ("tests/wire/", "tests/stack/", "tests/devnet/", "tests/crash/")
+_beforehand: list[Beforehand] = []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """These packages go first, each in one piece."""
+    items.sort(
+        key=lambda item: next(
+            (place for place, package in enumerate(PACKAGES) if package in item.nodeid), len(PACKAGES)
+        )
+    )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What the selected tests need from the registries is fetched from now on. By one of several runners."""
+    runner = getattr(session.config, "workerinput", {}).get("workerid", "gw0")
+    if runner == "gw0" and not session.config.option.collectonly:
+        _beforehand.append(Beforehand({item.module for item in session.items if isinstance(item, pytest.Function)}))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """One of several runners hands its lines to the one that prints the summary."""
+    for one in _beforehand:
+        one.end()
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["measured"] = LINES
 

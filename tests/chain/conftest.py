@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from requests_app.config import Config, GatewayConfig, HostChain
 from requests_app.states import Kind, ReqType
+from tests.devnet.conftest import quick_command
+from tests.installing import install_anvil, share_tools
 from workers.chain import Clients, open_clients
 from workers.chain.signer import LocalSigner
 from workers.devnet import anvil
 from workers.devnet.deploy import deploy
 from workers.devnet.deployment import Deployment
 from workers.devnet.layout import Layout
-from workers.devnet.toolchain import anvil_binary
 from workers.devnet.traffic import Submission, Traffic
 
 FORM_KINDS: dict[str, tuple[Kind, ReqType | None]] = {
@@ -85,13 +84,12 @@ def config_of(deployment: Deployment) -> Config:
 @pytest.fixture(scope="module")
 def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chains]:
     var = tmp_path_factory.mktemp("chains")
-    shared = Path(os.environ["RELAYER_VAR"]).resolve()
-    anvil_binary(shared)
-    (var / "node").symlink_to(shared / "node")
+    share_tools(var)
+    install_anvil()
     layout = Layout(var)
     with ExitStack() as stack:
         for service in anvil.CHAINS:
-            stack.enter_context(process(anvil.command(layout, service)))
+            stack.enter_context(process(quick_command(layout, service)))
         deploy(layout)
         deployment = Deployment.read(layout.deployment)
         config = config_of(deployment)

@@ -10,12 +10,17 @@ import psycopg
 import pytest
 
 from tests.crash.ground import Ground, Stage
-from tests.devnet.conftest import Devnet, devnet
-
-__all__ = ["devnet", "ground", "stage"]
+from tests.devnet.conftest import Devnet, layout_at, running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
+def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
+    """With blocks of the usual length: scenes take some of them back."""
+    with running(layout_at(tmp_path_factory.mktemp("devnet")), quick=False) as made:
+        yield made
+
+
+@pytest.fixture(scope="package")
 def stage(devnet: Devnet) -> Iterator[Stage]:
     made = Stage(devnet)
     yield made

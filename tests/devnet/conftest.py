@@ -1,4 +1,4 @@
-"""A running devnet for these tests: two anvil chains, contracts, bots as processes. Started once, ended with the session."""
+"""A running devnet for these tests: two anvil chains, contracts, bots as processes. Started once, ended with the last of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.installing import install_anvil, share_tools
 from tests.waiting import wait_until
 from workers.devnet import anvil
 from workers.devnet.accounts import Wallet, wallet
@@ -24,11 +25,11 @@ from workers.devnet.deployment import Deployment
 from workers.devnet.layout import Layout
 from workers.devnet.rpc import Rpc
 from workers.devnet.sending import Call, Sender
-from workers.devnet.toolchain import anvil_binary
 from workers.devnet.traffic import Submission, Traffic
 
 ROOT = Path(__file__).resolve().parents[2]
 ANSWER_SECONDS = 60.0
+QUICK_SECONDS = "0.1"
 
 
 @contextmanager
@@ -44,15 +45,24 @@ def process(*arguments: str, environment: dict[str, str] | None = None) -> Itera
 
 def layout_at(var: Path) -> Layout:
     """A devnet directory of its own that shares the installed anvil."""
-    shared = Path(os.environ["RELAYER_VAR"]).resolve()
-    anvil_binary(shared)
-    (var / "node").symlink_to(shared / "node")
+    share_tools(var)
+    install_anvil()
     return Layout(var)
 
 
-def chain(layout: Layout, service: str) -> Any:
+def quick_command(layout: Layout, service: str) -> list[str]:
+    """A chain that is faster than the usual four blocks a second: tests wait for blocks most of their time.
+
+    Not for those that take blocks back, for which a block's time is the time to do it in.
+    """
+    line = anvil.command(layout, service)
+    line[line.index("--block-time") + 1] = QUICK_SECONDS
+    return line
+
+
+def chain(layout: Layout, service: str, *, quick: bool = False) -> Any:
     """A context with the running chain's process."""
-    return process(*anvil.command(layout, service))
+    return process(*(quick_command if quick else anvil.command)(layout, service))
 
 
 @contextmanager
@@ -120,12 +130,18 @@ def request_id(receipt: dict[str, Any]) -> str:
     return str(receipt["logs"][-1]["topics"][1])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
-    layout = layout_at(tmp_path_factory.mktemp("devnet"))
+    with running(layout_at(tmp_path_factory.mktemp("devnet")), quick=True) as made:
+        yield made
+
+
+@contextmanager
+def running(layout: Layout, *, quick: bool) -> Iterator[Devnet]:
+    """All of it, for one block."""
     with ExitStack() as stack:
         for service in anvil.CHAINS:
-            stack.enter_context(chain(layout, service))
+            stack.enter_context(chain(layout, service, quick=quick))
         for name in ("kms", "coprocessors"):
             stack.enter_context(bot(layout, name))
         deploy(layout)

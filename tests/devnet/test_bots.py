@@ -63,7 +63,7 @@ def test_answers_wait_until_they_are_wanted(devnet: Devnet, behave: Behave) -> N
     (public,) = devnet.traffic.build(["public_decrypt"])
     asked = request_id(devnet.request(public)[0])
     head = devnet.rpc.head()
-    wait_until(lambda: devnet.rpc.head() >= head + 4, 60, "four blocks")
+    wait_until(lambda: devnet.rpc.head() >= head + 10, 60, "ten blocks")
     assert devnet.decryption_logs(SHARE, opened) == devnet.decryption_logs(PUBLIC, asked) == []
     behave()
     devnet.wait_logs(SHARE, opened, 13)
@@ -108,7 +108,7 @@ def test_too_few_willing_nodes_give_no_public_result(devnet: Devnet, behave: Beh
     (submission,) = devnet.traffic.build(["public_decrypt"])
     silent = request_id(devnet.request(submission)[0])
     head = devnet.rpc.head()
-    wait_until(lambda: devnet.rpc.head() >= head + 4, 60, "four blocks")
+    wait_until(lambda: devnet.rpc.head() >= head + 10, 60, "ten blocks")
     behave(public=Behaviour(withhold_nodes=(1, 2, 3, 4)))
     (submission,) = devnet.traffic.build(["public_decrypt"])
     answered = request_id(devnet.request(submission)[0])

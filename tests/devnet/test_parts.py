@@ -15,6 +15,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from tests.devnet.conftest import ROOT, layout_at, process
+from tests.installing import tools
 from workers.devnet import toolchain
 from workers.devnet.layout import Layout, port_is_free
 
@@ -70,7 +71,7 @@ def test_no_node_at_all_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_the_second_look_for_anvil_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    var = Path(os.environ["RELAYER_VAR"]).resolve()
+    var = tools().parent
     binary = toolchain.anvil_binary(var)
     monkeypatch.setattr(toolchain.subprocess, "run", None)
     assert toolchain.anvil_binary(var) == binary

@@ -52,7 +52,7 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     layout = layout_at(tmp_path_factory.mktemp("send-devnet"))
     with ExitStack() as stack:
         for service in anvil.CHAINS:
-            stack.enter_context(chain(layout, service))
+            stack.enter_context(chain(layout, service, quick=True))
         deploy(layout)
         yield Deployment.read(layout.deployment)
 

@@ -1,4 +1,4 @@
-"""One warm stack for the whole run."""
+"""One warm stack for all tests of this directory."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[place] = item
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack() -> Iterator[Stack]:
     """The running relayer with its devnet."""
     var = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack"))
-    # Shifts of half the usual length: half a minute sees a hand-over of every slot.
-    running = Stack(var, environment={"WEBHOOK_ALLOWED_HOSTS": "127.0.0.1", "SHIFT_SECONDS": "25"})
+    # Shifts of a third of the usual length: less than half a minute sees a hand-over of every slot.
+    running = Stack(var, environment={"WEBHOOK_ALLOWED_HOSTS": "127.0.0.1", "SHIFT_SECONDS": "15"})
     try:
         yield running
     finally:
         running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def traffic(stack: Stack) -> Iterator[Traffic]:
     """Requests as the SDK sends them, acceptable to the stack's chains."""
     maker = Traffic(stack.deployment, operator=1)

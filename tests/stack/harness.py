@@ -23,6 +23,7 @@ from psycopg.rows import namedtuple_row
 from relayer_site.embedded import EmbeddedPostgres
 from tests.faults.proxy import FaultProxy
 from tests.faults.rules import Rule
+from tests.installing import share_tools
 from tests.processes.children import command_line
 from tests.waiting import wait_until
 from workers.devnet.demo import Api
@@ -96,6 +97,7 @@ class Stack:
     ) -> None:
         self.var = var
         _forget_all_but_tools(var)
+        share_tools(var)
         self.output = var / "up.log"
         with self.output.open("w") as output:
             self.process = subprocess.Popen(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,29 +10,24 @@ from typing import Any
 import pytest
 from eth_utils.address import to_checksum_address
 
-from tests.stack.harness import ROOT, Stack
-from workers.devnet.toolchain import find_node, install_packages
+from tests.installing import SDK, relayer_sdk
+from tests.stack.harness import Stack
+from workers.devnet.toolchain import find_node
 from workers.devnet.traffic import Traffic
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-PROGRAM = ROOT / "tests" / "sdk"
+INSTALLS = ("relayer_sdk",)
 
 
 @pytest.fixture(scope="module")
 def steps(stack: Stack, traffic: Traffic) -> dict[str, dict[str, Any]]:
     """What every step of the SDK round reported."""
-    home = stack.var / "node" / "relayer-sdk-0.4.3"
-    node = find_node()
-    if not (home / "node_modules" / "@zama-fhe" / "relayer-sdk").is_dir():
-        home.mkdir(parents=True, exist_ok=True)
-        shutil.copy(PROGRAM / "package.json", home)
-        shutil.copy(PROGRAM / "package-lock.json", home)
-        install_packages(node, home)
+    home, node = relayer_sdk(), find_node()
     settings = stack.var / "sdk.json"
     settings.write_text(json.dumps(_settings(stack, traffic, home)))
     done = subprocess.run(
-        [str(node.node), str(PROGRAM / "round.mjs"), str(settings)], capture_output=True, text=True, timeout=240
+        [str(node.node), str(SDK / "round.mjs"), str(settings)], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return {line["step"]: line for line in map(json.loads, done.stdout.splitlines())}

@@ -84,6 +84,10 @@ class Client:
         except OSError:
             return False
 
+    def wait_alive(self, timeout: float = 120.0) -> None:
+        """Returns once somebody answers."""
+        wait_until(self.alive, timeout, f"an answer of {self._host}:{self._port}")
+
     def get(self, path: str) -> Response:
         return self.exchange("GET", path)
 

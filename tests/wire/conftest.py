@@ -13,21 +13,24 @@ from tests.wire.world import World, var_directory
 START_SECONDS = 600
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """This package goes first, in one piece, so that its stack is gone before another one starts.
-
-    The first test of it waits for the stack and for all scenarios.
-    """
-    items.sort(key=lambda item: not _is_here(item))
-    for item in items:
-        if _is_here(item):
-            item.add_marker(pytest.mark.stack)
-            item.add_marker(pytest.mark.timeout(START_SECONDS))
+    """The first test of this package waits for the stack and for all scenarios; who waits for a program comes last in its module."""
+    here = [place for place, item in enumerate(items) if _is_here(item)]
+    modules = list(dict.fromkeys(items[place].path for place in here))
+    ordered = sorted((items[place] for place in here), key=lambda item: (modules.index(item.path), _waits(item)))
+    for place, item in zip(here, ordered, strict=True):
+        item.add_marker(pytest.mark.stack)
+        item.add_marker(pytest.mark.timeout(START_SECONDS))
+        items[place] = item
 
 
 def _is_here(item: pytest.Item) -> bool:
     return "tests/wire/" in item.nodeid
+
+
+def _waits(item: pytest.Item) -> bool:
+    """Whether it wants what runs beside the other tests of its module."""
+    return isinstance(item, pytest.Function) and bool({"newer", "idling"} & set(item.fixturenames))
 
 
 @pytest.fixture(scope="package")

@@ -1,12 +1,10 @@
-"""The parts around a schemathesis run: its environment, its input, what it saw, and directed requests for the rarest answers."""
+"""The parts around a schemathesis run: its input, what it saw, and directed requests for the rarest answers."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,35 +16,22 @@ from uuid import uuid4
 
 from requests_app.states import Kind
 from requests_app.store.publish import WAITING_AT_MOST
-from tests.stack.harness import ROOT
+from tests.installing import FUZZ, ROOT, schemathesis
 from tests.wire import paying, telling
 from tests.wire.client import Client, Response
 from tests.wire.world import SOFT_LIMIT, World
 from workers.devnet.traffic import FORMS, PATHS, Form
 
-FUZZ = ROOT / "tests" / "fuzz"
 CHECKS = (
     "status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,"
     "ignored_auth,allow_header_conformance,only_server_errors_of_the_contract"
 )
 # Every route needs one of these, unless it remembers the key it was called with.
 TABLES = ("client_account", "published_key")
+NOWHERE = "postgres://nobody@127.0.0.1:9/nothing"  # nobody listens there
 PUBLISH = "/v1/envelopes"
 PUBLICATION = {"topic": "0x66757a7a", "payload": "0x00"}
 Seen = Counter[tuple[str, str, int]]
-
-
-def tool() -> Path:
-    """schemathesis of the pinned version in an environment of its own (RELAYER_FUZZ_VENV), installed when it is missing."""
-    home = Path(os.environ.get("RELAYER_FUZZ_VENV", ROOT / "var" / "fuzz"))
-    wanted = hashlib.sha256((FUZZ / "requirements.txt").read_bytes()).hexdigest()
-    stamp = home / ".installed"
-    if not (stamp.exists() and stamp.read_text() == wanted):
-        subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--require-hashes", "-r", str(FUZZ / "requirements.txt")], check=True)
-        stamp.write_text(wanted)
-    return home / "bin" / "schemathesis"
 
 
 def run(
@@ -63,7 +48,7 @@ def run(
     given, log = directory / "input.json", directory / "exchanges.jsonl"
     given.write_text(json.dumps({"bodies": by_path, "jobs": jobs}))
     line = [
-        *(str(tool()), "run", str(ROOT / "docs" / "openapi.json"), "--url", world.stack.url),
+        *(str(schemathesis()), "run", str(ROOT / "docs" / "openapi.json"), "--url", world.stack.url),
         *("-H", f"x-api-key: {world.stack.api_key}", "--checks", CHECKS, "--max-time", str(seconds)),
         *("--workers", "1", "--no-color", "--continue-on-failure", "--generation-database", "none"),
         *("--request-timeout", "30", "--warnings", "off", "--suppress-health-check", "all"),
@@ -115,8 +100,11 @@ class Direct:
             self._bodies[PATHS[form][0]] = self._bodies[f"/v1/{PATHS[form][1]}"] = made
         self.seen: Seen = Counter()
 
-    def run(self) -> Seen:
-        """Without a key, with ids that are known, unknown and none, with full queues, with tables or the whole database away."""
+    def run(self, fresh: Client, cut_off: Client) -> Seen:
+        """Without a key, with ids that are known, unknown and none, with full queues, with tables or the whole database away.
+
+        `fresh`: of a web server that nobody has asked yet, so that it knows no keys; `cut_off`: of one whose database is NOWHERE.
+        """
         everybody = self._world.client
         for method, path in self._operations:
             self._ask(method, path, Client(self._world.stack.url, None))
@@ -127,11 +115,11 @@ class Direct:
                 self._ask(method, path, everybody, job=job)
         with full(self._world):
             self._each(everybody)
-        with self._world.another_web() as fresh, broken(self._world):
+        fresh.wait_alive()
+        with broken(self._world):
             self._each(fresh)
-        # Nobody listens there.
-        with self._world.another_web(DATABASE_URL="postgres://nobody@127.0.0.1:9/nothing") as cut_off:
-            self._each(cut_off)
+        cut_off.wait_alive()
+        self._each(cut_off)
         published = self._ask("POST", PUBLISH, everybody).headers["location"].rsplit("/", 1)[1]
         self._ask("GET", PUBLISH + "/{job_id}", everybody, job=published)
         with idle_publisher(self._world):

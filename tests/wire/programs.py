@@ -1,39 +1,18 @@
-"""The published clients, installed once, and the node programs of tests/sdk that drive them."""
+"""The node programs of tests/sdk that drive the published clients."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.stack.harness import ROOT
-from workers.devnet.toolchain import find_node, install_packages
+from tests.installing import SDK
+from workers.devnet.toolchain import find_node
 
-SDK = ROOT / "tests" / "sdk"
 Line = dict[str, Any]
-
-
-def relayer_sdk(tools: Path) -> Path:
-    """Where @zama-fhe/relayer-sdk 0.4.3 is installed."""
-    return _installed(tools / "relayer-sdk-0.4.3", SDK, "@zama-fhe/relayer-sdk")
-
-
-def fhevm_sdk(tools: Path) -> Path:
-    """Where @fhevm/sdk 1.0.0-alpha.5 is installed."""
-    return _installed(tools / "fhevm-sdk-1.0.0-alpha.5", SDK / "fhevm", "@fhevm/sdk")
-
-
-def _installed(home: Path, source: Path, package: str) -> Path:
-    if not (home / "node_modules" / package).is_dir():
-        home.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(source / name, home)
-        install_packages(find_node(), home)
-    return home
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tests.wire.aimed import internal
 from tests.wire.world import World
 from workers.devnet.traffic import Form
 
+INSTALLS = ("schemathesis",)
 SECONDS = int(os.environ.get("FUZZ_SECONDS", "30"))
 KINDS: dict[str, Form] = {
     "input-proof": "input_proof",
@@ -28,6 +29,9 @@ def test_no_crash_no_undocumented_status_every_documented_one(
     jobs = {kind: [job for path, job in world.ended_jobs if kind in path] for kind in KINDS}
     jobs["envelopes"], jobs["payment-intents"], jobs["webhooks"] = [], [], []
     with ExitStack() as pending:
+        # Wanted later: they start meanwhile.
+        fresh = pending.enter_context(world.starting_web())
+        cut_off = pending.enter_context(world.starting_web(DATABASE_URL=fuzzing.NOWHERE))
         for kind, form in KINDS.items():
             submission, waiting = world.submission(form), world.submission(form)
             pending.enter_context(world.gateway_error("eth_estimateGas", waiting, internal()))
@@ -40,7 +44,7 @@ def test_no_crash_no_undocumented_status_every_documented_one(
             pending.enter_context(world.gateway_error("eth_estimateGas", waiting, internal()))
             jobs[kind].append(world.post(waiting))
         missing = fuzzing.documented() - set(seen)
-        directed = fuzzing.Direct(world, missing, jobs).run()
+        directed = fuzzing.Direct(world, missing, jobs).run(fresh, cut_off)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     total, accepted = fuzzing.posts(seen)
     print(

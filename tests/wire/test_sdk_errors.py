@@ -11,10 +11,12 @@ from uuid import uuid4
 
 import pytest
 
+from tests.installing import relayer_sdk
 from tests.wire import programs
 from tests.wire.scripted import Reply, failed, queued, serving
 from tests.wire.world import World, free_port
 
+INSTALLS = ("relayer_sdk",)
 API_ERROR = "RelayerV2ResponseApiError"
 INVALID_BODY = "RelayerV2ResponseInvalidBodyError"
 STATUS_ERROR = "RelayerV2ResponseStatusError"
@@ -120,7 +122,7 @@ def thrown(
     with serving(scripts) as address:
         for one in cases:
             one["url"] = one["url"].replace("SCRIPTED", address)
-        settings = {"modules": str(programs.relayer_sdk(world.tools)), "cases": cases}
+        settings = {"modules": str(relayer_sdk()), "cases": cases}
         return programs.ends(programs.run("exchanges.mjs", settings, tmp_path_factory.mktemp("sdk")))
 
 

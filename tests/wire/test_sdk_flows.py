@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 
 from requests_app.states import REQUEST_KINDS
+from tests.installing import fhevm_sdk, relayer_sdk
 from tests.wire import programs
 from tests.wire.client import Client
 from tests.wire.scripted import failed, queued, serving
 from tests.wire.world import SOFT_LIMIT, World
 from workers.devnet.traffic import Form, Submission
 
+INSTALLS = ("relayer_sdk", "fhevm_sdk")
 OPERATION: dict[Form, str] = {"input_proof": "INPUT_PROOF", "public_decrypt": "PUBLIC_DECRYPT", "user_decrypt": "USER_DECRYPT", "delegated": "DELEGATED_USER_DECRYPT"}  # fmt: skip
 
 
@@ -32,7 +34,7 @@ def case(world: World, submission: Submission, **more: Any) -> dict[str, Any]:
 
 
 def settings(world: World, *cases: dict[str, Any]) -> dict[str, Any]:
-    return {"modules": str(programs.relayer_sdk(world.tools)), "cases": cases}
+    return {"modules": str(relayer_sdk()), "cases": cases}
 
 
 def test_sdk_429_then_success(world: World, tmp_path: Path) -> None:
@@ -140,7 +142,7 @@ def meanwhile(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def idle(world: World, directory: Path, seconds: int) -> None:
     submission = world.submission("public_decrypt")
     given = {
-        "modules": str(programs.relayer_sdk(world.tools)),
+        "modules": str(relayer_sdk()),
         "base": world.stack.url,
         "auth": {"__type": "ApiKeyHeader", "value": world.stack.api_key},
         "payload": submission.body,
@@ -151,8 +153,13 @@ def idle(world: World, directory: Path, seconds: int) -> None:
     assert len(bytes.fromhex(answer["value"])) == 32 * len(submission.handles)
 
 
-def test_20_5_idle_connection_between_keyurl_and_post(meanwhile: dict[str, Future[Any]]) -> None:
-    meanwhile["idle"].result(240)
+@pytest.fixture
+def idling(meanwhile: dict[str, Future[Any]]) -> Future[Any]:
+    return meanwhile["idle"]
+
+
+def test_20_5_idle_connection_between_keyurl_and_post(idling: Future[Any]) -> None:
+    idling.result(240)
 
 
 @pytest.mark.full
@@ -173,7 +180,7 @@ def newer_round(world: World, directory: Path) -> tuple[dict[str, Submission], d
         {"name": "keyless", "operation": "PUBLIC_DECRYPT", "url": public, "payload": {}, "auth": False},
     ]
     given = {
-        "modules": str(programs.fhevm_sdk(world.tools)),
+        "modules": str(fhevm_sdk()),
         "base": world.stack.url,
         "chainId": world.stack.deployment.host["chain_id"],
         "apiKey": world.stack.api_key,

@@ -52,7 +52,6 @@ class World:
     """One stack for all scenarios. Safe to use from many threads."""
 
     def __init__(self, var: Path) -> None:
-        self.tools = _share_tools(var)
         # How requests ended, one example each: (status, label, or "rejected") -> (path, job id).
         self.ended: dict[tuple[int, str], tuple[str, str]] = {}
         self.ended_jobs: list[tuple[str, str]] = []
@@ -175,6 +174,13 @@ class World:
     @contextmanager
     def another_web(self, **changes: str) -> Iterator[Client]:
         """A client of one more web server over the same database, with other settings, for one block."""
+        with self.starting_web(**changes) as client:
+            client.wait_alive()
+            yield client
+
+    @contextmanager
+    def starting_web(self, **changes: str) -> Iterator[Client]:
+        """The same, before it answers."""
         port = free_port()
         environment = self.environment_with(API_PORT=str(port), WEB_WORKERS="1", RELAYER_ROLE="web", **changes)
         line = [sys.executable, "-m", "relayer_site.web"]
@@ -183,7 +189,6 @@ class World:
             line, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as server:
             try:
-                wait_until(lambda: client.alive(), 120, "another web server")
                 yield client
             finally:
                 server.terminate()
@@ -256,14 +261,3 @@ def free_port() -> int:
 def var_directory() -> Path:
     """Where the stack of this module keeps everything."""
     return Path(os.environ.get("RELAYER_WIRE_VAR", ROOT / "var" / "wire"))
-
-
-def _share_tools(var: Path) -> Path:
-    """Where the devnet's programs and the SDKs are installed, once for all stacks of a test run."""
-    tools = Path(os.environ.get("RELAYER_STACK_VAR", ROOT / "var" / "stack")) / "node"
-    tools.mkdir(parents=True, exist_ok=True)
-    var.mkdir(parents=True, exist_ok=True)
-    link = var / "node"
-    if not link.exists():
-        link.symlink_to(tools.resolve())
-    return tools
