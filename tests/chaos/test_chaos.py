@@ -14,7 +14,7 @@ from tests.chaos.run import run
 from tests.chaos.storm import STOP_SECONDS, Plan
 
 # Sized for a loaded machine with two cores: a kill waits until everything works again, for ten seconds at most.
-MINUTE = Plan(seconds=30, count=60, seed=0, stopped_seconds=10, drain_seconds=240, patience=10)
+MINUTE = Plan(seconds=20, count=60, seed=0, stopped_seconds=10, drain_seconds=240, patience=10)
 
 
 @pytest.mark.stack

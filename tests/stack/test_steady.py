@@ -31,11 +31,11 @@ LEASE = "UPDATE queue_job AS j"
 LOOK = "SELECT j.priority, j.tenant_id FROM queue_job"  # for whose jobs there are; none are leased where there are none
 
 
-@pytest.mark.parametrize("seconds", [38, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("seconds", [24, pytest.param(300, marks=pytest.mark.full)])
 def test_no_gap_over_200_ms_between_two_leases_of_the_settle_cluster(
     stack: Stack, traffic: Traffic, seconds: int
 ) -> None:
-    """38 s hold at least one hand-over of every slot (shifts of this stack are 25 s); the acceptance run is 300 s.
+    """24 s hold at least one hand-over of every slot (shifts of this stack are 15 s); the acceptance run is 300 s.
 
     What the machine gave nobody is no gap of the cluster's: an observer's statements every 20 ms tell when that was.
     """
