@@ -59,6 +59,12 @@ demo: install
 up: install
 	@$(BIN)/python manage.py relayer_up
 
+# Fetches and compiles what the tests would otherwise fetch and compile first, in each runner. They do not depend on it.
+.PHONY: test-ready
+test-ready: install-dev
+	@$(BIN)/python -m tests.installing install_anvil relayer_sdk fhevm_sdk schemathesis
+	@$(BIN)/python -m pytest $(TESTS) --collect-only -q
+
 .PHONY: test
 test: install-dev
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest $(TESTS) -m "not full and not browser" --randomly-seed=$(SEED) -n $(RUNNERS)
