@@ -58,8 +58,8 @@ def login(request: HttpRequest) -> HttpResponseBase:
 def _words(seconds: int) -> str:
     minutes = math.ceil(seconds / 60)
     return (
-        "Too many logins have failed from where you are. No password is looked at"
-        f" for the next {minutes} minute{'' if minutes == 1 else 's'}, a right one neither."
+        f"Too many logins have failed from where you are. For the next {minutes} minute{'' if minutes == 1 else 's'}"
+        " no password is looked at, not even the right one."
     )
 
 

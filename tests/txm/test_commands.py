@@ -429,7 +429,8 @@ def test_a_new_nonce_needs_two_persons_and_a_dead_one(parked: Sent, box: Any, re
     second = decisions.approve(conn, decision_id=first.decision_id, reviewer_id=reviewers[1])
     assert second.outcome is Decided.COMMANDED
     assert serve(box) == 1
-    assert parked.outcome() == ("rejected", "the nonce 0 is live, not proven dead")
+    why = "nonce 0 is live, not proven dead: two transactions for one thing could both be mined"
+    assert parked.outcome() == ("rejected", why)
     assert parked.status == "needs_review"
     conn.execute("UPDATE nonce_slot SET state = 'dead'")
     conn.execute("UPDATE tx_attempt SET state = 'dropped'")
