@@ -135,7 +135,7 @@ UNFOLD: dict[str, Any] = {
     "LOGIN": {"form": "relayer_site.login.LoginForm"},
     "SITE_TITLE": "Relayer desk",
     "SITE_HEADER": "Relayer desk",
-    "SITE_SUBHEADER": "Gateway operations, times in UTC",
+    "SITE_SUBHEADER": "Operations, times in UTC",
     "SITE_SYMBOL": "swap_horizontal_circle",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _favicon}],
     "SITE_URL": None,

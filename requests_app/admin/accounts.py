@@ -187,6 +187,7 @@ class UserAdmin(DjangoUserAdmin, ModelAdmin):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
+    filter_horizontal = ()  # two boxes side by side are wider than a page of 1280 px
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> tuple[str, ...]:
         """The name, once there is one."""

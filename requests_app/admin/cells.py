@@ -294,7 +294,7 @@ def _told(value: Any) -> bool:
 def _words(value: Any) -> SafeString | str:
     """One value of a document, or some after one another."""
     if isinstance(value, list):
-        return format_html_join(", ", "{}", ((_words(one),) for one in value)) if value else NOTHING
+        return format_html_join("", '<span class="rl-pair">{}</span>', ((_words(one),) for one in value)) or NOTHING
     if isinstance(value, str) and value.startswith("0x") and len(value) > 20:
         return long_code(value) if len(value) > _LONG_TEXT else code(value)
     return plain(_shortened(value))

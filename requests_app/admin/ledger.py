@@ -107,7 +107,7 @@ class LedgerAdmin(ExtraPages, RecordAdmin):
             ("Account", "Chain", "Token", "Pending", "Posted", "Available"),
             [
                 (
-                    cells.code(one.account, 12),
+                    cells.code(one.account, 9),
                     one.chain,
                     cells.code(one.token),
                     money(one.pending, one.token),

@@ -132,7 +132,7 @@ def postings(legs: Sequence[tuple[str, Decimal | int]], token: str) -> Any:
     lines = format_html_join(
         "",
         '<div class="rl-line rl-leg"><span>{}</span><span>{}</span></div>',
-        ((cells.code(account, 12), money(amount, token)) for account, amount in legs),
+        ((cells.code(account, 9), money(amount, token)) for account, amount in legs),
     )
     return format_html('<div class="rl-lines">{}</div>', lines)
 

@@ -52,16 +52,15 @@ class RuntimeSettingAdmin(RecordAdmin):
         initial = runtime.defaults()
         rows = [
             (
-                format_html('<a href="{}">{}</a>', _url(parameter.name), parameter.name),
-                _shown(now[parameter.name]),
-                _shown(initial[parameter.name]),
-                range_text(parameter),
-                cells.wrapped(parameter.meaning),
+                cells.stacked((cells.link(parameter.name, _url(parameter.name)), cells.wrapped(parameter.meaning))),
+                cells.wrapped(_shown(now[parameter.name])),
+                cells.wrapped(_shown(initial[parameter.name])),
+                cells.wrapped(range_text(parameter)),
                 _changed(stored.get(parameter.name)),
             )
             for parameter in REGISTRY.values()
         ]
-        table = Table("Parameters", ("Name", "Value", "Default", "Range", "Meaning", "Changed"), rows)
+        table = Table("Parameters", ("Name", "Value", "Default", "Range", "Changed"), rows)
         changes = Table("Latest changes", _HEADERS, _changes(None), "Nothing was ever changed.")
         return self.render_page(request, "Runtime settings", {"sections": [table, changes], "links": []})
 

@@ -60,6 +60,10 @@ class JobAdmin(RecordAdmin):
     search_help_text = "Job key, kind/row number (exact)"
     ordering = ("id",)
 
+    def page_title(self, obj: QueueJob) -> str:
+        """What it carries."""
+        return f"Job of {cells.kind_words(obj.kind)} #{obj.subject_id}"
+
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """What it carries, where it stands and who has it."""
         facts: list[tuple[str, Any]] = [

@@ -27,7 +27,7 @@ def words(shown: object) -> str:
         ({"latest_nonce": 1201, "asked_endpoints": 1}, "latest nonce 1\u202f201asked endpoints 1"),
         ({"settled_by": "0x" + "ab" * 32}, "settled by 0xababab…ababab"),
         ({"final": True, "why": None}, "final yeswhy –"),
-        ({"handles": ["0x" + "01" * 32, "0x" + "02" * 32]}, "handles 0x010101…010101, 0x020202…020202"),
+        ({"handles": ["0x" + "01" * 32, "0x" + "02" * 32]}, "handles 0x010101…0101010x020202…020202"),
         ({"empty": []}, "empty –"),
         ("plain text", "plain text"),
         ({}, "–"),
