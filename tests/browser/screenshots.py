@@ -95,6 +95,14 @@ PAGES = {
 BESIDE = {"slots": ("/change/", "/slots/")}
 FORMS = {"wide": (1280, 900, "light"), "dark": (1280, 900, "dark"), "narrow": (390, 844, "light")}
 
+# What scrolls inside a page looks whole at its edge: the sections and lists that are wider than their frame, and by how much.
+CUT_OFF = """
+() => [...document.querySelectorAll(".rl-scroll, .simplebar-content-wrapper:has(#result_list)")]
+  .map((frame) => [frame.scrollWidth - frame.clientWidth, frame.getAttribute("aria-label")])
+  .filter(([wider]) => wider > 1)
+  .map(([wider, label]) => `${label} by ${wider} px`)
+"""
+
 
 @dataclass
 class Finding:
@@ -142,6 +150,7 @@ def take(page: Page, name: str, path: Path, finding: Finding) -> None:
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wider > 1:
         finding.problems.append(f"the page scrolls sideways by {wider} px")
+    finding.problems += [f"a table scrolls sideways: {text}" for text in page.evaluate(CUT_OFF)]
     page.screenshot(path=str(path), full_page=True)
     for index in range(before, len(finding.problems)):
         finding.problems[index] = f"{name}: {finding.problems[index]}"
