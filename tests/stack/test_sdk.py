@@ -12,6 +12,7 @@ from eth_utils.address import to_checksum_address
 
 from tests.installing import SDK, relayer_sdk
 from tests.stack.harness import Stack
+from tests.waiting import wait_until
 from workers.devnet.toolchain import find_node
 from workers.devnet.traffic import Traffic
 
@@ -24,6 +25,7 @@ INSTALLS = ("relayer_sdk",)
 def steps(stack: Stack, traffic: Traffic) -> dict[str, dict[str, Any]]:
     """What every step of the SDK round reported."""
     home, node = relayer_sdk(), find_node()
+    wait_until(lambda: stack.api.get("/v2/keyurl").status == 200, 60, "the first poll publishes the key")
     settings = stack.var / "sdk.json"
     settings.write_text(json.dumps(_settings(stack, traffic, home)))
     done = subprocess.run(
