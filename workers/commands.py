@@ -104,6 +104,8 @@ def serve_lane(context: ShiftContext, lane: Lane) -> int:
 
 def serve(context: ShiftContext, fence: Fence, lane: Lane | None) -> int:
     """One batch of a resource's commands, oldest first; how many were ended."""
+    if not store.waits(context.conn, fence.resource):
+        return 0
     ended, claimed = _first_step(context.conn, fence)
     for command in claimed:
         if context.stopping():

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("relayer.shift")
 
+A_LOT = 100
+"""Items of a round after which there may well be more: the next round follows at once."""
 _FIRST_REST, _LONGEST_REST = 0.1, 5.0
 
 
@@ -93,6 +95,9 @@ def _clients(pid: int) -> Clients:
 class TurnLoop:
     """Goes round the turns until `over`; `after_round` is called after every round.
 
+    After a round that found nothing it rests for about `poll_seconds`. One that found a little is followed by the next after
+    `pace_seconds` at the earliest, counted from its beginning: what comes meanwhile is one batch, at the price of one request.
+
     `over` is not the context's `stopping`: a turn may be asked to come back for a moment while the loop itself goes on.
     """
 
@@ -103,11 +108,13 @@ class TurnLoop:
         poll_seconds: float,
         *,
         over: Callable[[], bool],
+        pace_seconds: float = 0.0,
         after_round: Callable[[], None] = lambda: None,
     ) -> None:
         self._context = context
         self._turns = turns
         self._poll_seconds = poll_seconds
+        self._pace_seconds = pace_seconds
         self._over = over
         self._after_round = after_round
         self._failures = dict.fromkeys((turn.name for turn in turns), 0)
@@ -118,6 +125,7 @@ class TurnLoop:
         """Work until told to stop; how many items were handled."""
         total = 0
         while not self._over():
+            began = monotonic()
             handled = sum(self._take(turn) for turn in self._turns if self._may_run(turn))
             self._context.leases.turned()
             self._after_round()
@@ -125,6 +133,8 @@ class TurnLoop:
             if not handled and not self._over():
                 # Jitter keeps two shifts from polling in step (engine_spike T10).
                 time.sleep(self._poll_seconds * self._jitter.uniform(0.8, 1.2))
+            elif handled < A_LOT and not self._over():
+                time.sleep(max(0.0, began + self._pace_seconds - monotonic()))
         return total
 
     def close(self) -> None:
@@ -158,6 +168,11 @@ class TurnLoop:
         else:
             log.error("turn failed", exc_info=error, extra=details)
         self._context.mend()
+
+
+def pace_seconds(cluster: str) -> float:
+    """The least time from one round of a cluster's loop to the next while there is a little to do: only sends are made in batches."""
+    return float(settings.SHIFT_PACE_SECONDS) if cluster == "settle" else 0.0
 
 
 def poll_seconds(cluster: str) -> float:

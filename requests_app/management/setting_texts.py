@@ -107,6 +107,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "SHIFT_SECONDS": "Length of one shift of a worker",
         "SHIFT_SLOTS": "Shifts of one cluster that run at once",
         "SHIFT_POLL_SECONDS": "Pause of a shift that found nothing to do",
+        "SHIFT_PACE_SECONDS": "Least time between two rounds of a settle shift that found a little to do: what comes meanwhile is sent as one batch",
         "LISTENER_POLL_SECONDS": "Pause of the listener at the head of the chain",
         "READINESS_INTERVAL_SECONDS": "Time between two readiness checks of one decryption",
         "BEAT_STALE_SECONDS": "Age of a heartbeat at which the watchdog replaces a process group",

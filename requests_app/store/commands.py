@@ -151,6 +151,11 @@ def enqueue(conn: Connection[Any], command: NewCommand) -> bool:
     return False
 
 
+def waits(conn: Connection[Any], resource: str) -> bool:
+    """Whether there is an open command of this resource that nobody carries out."""
+    return fetch_one(conn, "commands", "waits", {"resource": resource}) is not None
+
+
 def due(conn: Connection[Any], fence: Fence, limit: int = LIMIT) -> list[OpenCommand]:
     """Lock the oldest open commands of the fence's resource, in the caller's transaction; none without the lease."""
     rows = fetch_all(conn, "commands", "due", {**fence._asdict(), "limit": limit})

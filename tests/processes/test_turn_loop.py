@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from workers.leases import LeaseKeeper
-from workers.shift import ShiftContext, TurnLoop
+from workers.shift import A_LOT, ShiftContext, TurnLoop
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -66,6 +66,20 @@ def test_a_failing_turn_rests_while_the_others_go_on(
 def test_a_failing_turn_comes_back_and_is_forgiven(keeper: LeaseKeeper) -> None:
     turn = ScriptedTurn("t", _fail, _fail, lambda context: 3)
     assert _run(keeper, [turn], over=lambda: not turn.steps) == 3
+
+
+def test_a_little_work_is_followed_at_a_pace_and_a_lot_at_once(
+    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes while a loop rests is one batch: thirty requests a second were thirty transactions."""
+    rests: list[tuple[int, float]] = []
+    turn = ScriptedTurn("t", *[lambda context, found=found: found for found in (1, A_LOT, 99, 0, 1)])  # type: ignore[misc]
+    monkeypatch.setattr("workers.shift.time.sleep", lambda seconds: rests.append((turn.runs, seconds)))
+    with closing(ShiftContext("loop", keeper, lambda: False)) as context:
+        TurnLoop(context, [turn], 5.0, over=lambda: not turn.steps, pace_seconds=60.0).run()
+    assert [run for run, _ in rests] == [1, 3, 4], "none after a lot of work, and none at the end"
+    assert all(50 < seconds <= 60 for run, seconds in rests if run != 4)
+    assert dict(rests)[4] <= 6, "an idle loop polls"
 
 
 def test_a_lost_connection_is_replaced(keeper: LeaseKeeper) -> None:
