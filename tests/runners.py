@@ -6,7 +6,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 # Their tests run whole systems, kill processes or take times: one of them at a time. They are a good half of the work, and the rest is
 # small, so that both runners end together; chaos alone at the end would leave one of them idle.
-SYSTEMS = {"stack", "wire", "sdk", "faults", "processes", "browser", "fuzz", "bugs", "chaos"}
+SYSTEMS = {"stack", "wire", "sdk", "faults", "processes", "browser", "fuzz", "chaos"}
 # Whole systems that bear company.
 SOCIABLE = {"crash", "devnet"}
 

@@ -1,4 +1,4 @@
-"""schemathesis over the committed OpenAPI document against the running stack: FUZZ_SECONDS of it (30 by default, 300 in `make fuzz`)."""
+"""schemathesis over the committed OpenAPI document against the running stack: FUZZ_SECONDS of it (20 by default, 300 in `make fuzz`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.wire.world import World
 from workers.devnet.traffic import Form
 
 INSTALLS = ("schemathesis",)
-SECONDS = int(os.environ.get("FUZZ_SECONDS", "30"))
+SECONDS = int(os.environ.get("FUZZ_SECONDS", "20"))
 KINDS: dict[str, Form] = {
     "input-proof": "input_proof",
     "public-decrypt": "public_decrypt",
