@@ -281,6 +281,42 @@ def test_a_node_that_stumbles_now_and_then_is_asked_by_large_batches_again() -> 
     assert min(sizes) >= BATCH_LIMIT // 4
 
 
+def test_a_batch_that_a_slow_node_cannot_answer_in_time_becomes_smaller_until_it_can() -> None:
+    """Found by `make bench-flow`: fifty estimates took a busy node longer than the timeout, were asked again, and made it busier."""
+
+    def respond(document: Any, count: int) -> bytes:
+        time.sleep(0.02 * len(document))
+        return json_reply(results(document, lambda m, p: 1))
+
+    with stub_node(respond) as node:
+        endpoint = RpcEndpoint(node.url, FAST)
+        answers: list[Any] = []
+        while not any(isinstance(answer, Ok) for answer in answers):
+            assert len(node.requests) < 20
+            answers = endpoint.batch([("eth_a", [])] * BATCH_LIMIT)
+        sizes = [len(request) for request in node.requests]
+    assert sizes[0] == BATCH_LIMIT
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] < 0.3 / 0.02
+
+
+def test_a_slow_node_is_not_asked_for_longer_than_one_answer_may_take() -> None:
+    """The lease of whoever asks runs meanwhile. What was answered is used, the rest is surely not sent."""
+    now = [0.0]
+
+    def respond(document: Any, count: int) -> bytes:
+        now[0] += 0.2
+        return json_reply(results(document, lambda m, p: 1))
+
+    with stub_node(respond) as node:
+        endpoint = RpcEndpoint(node.url, FAST, clock=lambda: now[0])
+        answers = endpoint.batch([("eth_sendRawTransaction", [])] * 100, 10)
+    assert [len(request) for request in node.requests] == [10, 5], "two requests took longer than one answer may"
+    assert all(isinstance(answer, Ok) for answer in answers[:15])
+    assert all(isinstance(answer, Missing) and not answer.sent for answer in answers[15:])
+    assert len(answers) == 100
+
+
 def test_one_call_that_is_refused_says_nothing_of_batches() -> None:
     def respond(document: Any, count: int) -> bytes:
         if len(document) == 1:

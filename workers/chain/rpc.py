@@ -35,6 +35,7 @@ LARGEST_BATCH: Final = 1000
 # Nodes and the proxies before them cap a request body, mostly at a few MB; proofs make a call as large as that alone.
 REQUEST_BYTES: Final = 1_000_000
 MOST_PROOFS: Final = 512  # full requests that a smaller size has to pass before twice as many calls are tried again
+SLOW_SHARE: Final = 0.4  # of the read timeout: a batch that takes longer is halved before it is not answered at all
 BREAKER_FIRST_SECONDS: Final = 0.5
 BREAKER_LONGEST_SECONDS: Final = 15.0
 FINALIZED: Final = "finalized"
@@ -64,6 +65,7 @@ class RpcEndpoint:
         self._budgets = {read: TokenBucket(budget, clock=clock) for read in (True, False)}
         self._barred_until = 0.0
         self._connection = KeptConnection(url, timeout)
+        self._read_seconds = timeout[1]
         self._chain_id = chain_id
         self._verified = chain_id is None
         self._clock = clock
@@ -109,7 +111,8 @@ class RpcEndpoint:
         """One answer a call, in order, in HTTP requests of at most `limit` calls.
 
         Transport failures come back as Missing, never as an exception, so that the answers of earlier requests are
-        not lost; after one of them the rest is not sent (Missing with sent=False). Raises WrongChain only.
+        not lost; after one of them the rest is not sent (Missing with sent=False), nor is what the node's slowness leaves no time for.
+        Raises WrongChain only.
         """
         if not calls:
             return []
@@ -124,7 +127,11 @@ class RpcEndpoint:
         self._next_id += len(calls)
         encoded = [encode(first + offset, method, params) for offset, (method, params) in enumerate(calls)]
         answers: list[Answer[Any]] = []
+        began = self._clock()
         while len(answers) < len(calls):
+            if answers and self._clock() - began > self._read_seconds:
+                answers.extend([Missing("not attempted: the node is slow", sent=False)] * (len(calls) - len(answers)))
+                break
             size = fitting(encoded[len(answers) :], self._request_size(limit))
             part = calls[len(answers) : len(answers) + size]
             body = b"[" + b",".join(encoded[len(answers) : len(answers) + size]) + b"]"
@@ -167,25 +174,37 @@ class RpcEndpoint:
         )
 
     def _batch_request(self, body: bytes, first: int, calls: Sequence[Call], limit: int) -> list[Answer[Any]]:
-        answer = self._post(body, all(is_read(method) for method, _ in calls), len(calls))
+        began = self._clock()
+        try:
+            answer = self._post(body, all(is_read(method) for method, _ in calls), len(calls))
+        except RpcUnavailable:
+            self._shrink_if_slow(began, len(calls))
+            raise
         document = self._document(answer)
         answers = matched(document, first, len(calls))
         if answers is None:
-            if len(calls) > 1:
-                self._shrink(document, limit)
+            if len(calls) > 1 and isinstance(document, dict):  # a lone error object usually means "batch too large"
+                self._shrink(self._request_size(limit))
             # Some nodes answer a whole batch with one error object, or leave elements out: nobody knows which ran.
             return [Missing(f"{self.name}: batch {_shape(document)}", answer_status=answer.status)] * len(calls)
-        self._grow(len(calls))
+        if not self._shrink_if_slow(began, len(calls)):
+            self._grow(len(calls))
         return answers
 
     def _request_size(self, limit: int) -> int:
         """Calls a HTTP request: `limit`, or less while the node has shown that it takes fewer."""
         return min(limit, self._batch_size)
 
-    def _shrink(self, document: Any, limit: int) -> None:
-        """A lone error object usually means "batch too large": halve the next requests. The next try of more is later each time."""
-        size = self._request_size(limit)
-        if isinstance(document, dict) and size > 1:
+    def _shrink_if_slow(self, began: float, calls: int) -> bool:
+        """Whether so many calls took the node too long. The same batch would time out each time, and what is asked again comes on top."""
+        slow = calls > 1 and self._clock() - began > self._read_seconds * SLOW_SHARE
+        if slow:
+            self._shrink(calls)
+        return slow
+
+    def _shrink(self, size: int) -> None:
+        """A request of `size` calls was too large: halve the next. The next try of more is later each time."""
+        if size > 1:
             self._batch_size, self._proofs, self._grown = size // 2, 0, False
             self._proofs_wanted = min(MOST_PROOFS, 2 * self._proofs_wanted)
 
