@@ -82,11 +82,11 @@ def programs(root: Path, *, embedded: bool, devnet: bool, api_port: int) -> list
 def kept_port(path: Path, configured: str, address: str = "127.0.0.1") -> int:
     """The API's port: from the environment, else the one kept in `path`, else a free one, which is kept from then on.
 
-    A kept port that something else has taken meanwhile is replaced.
+    A kept port that something else has taken meanwhile is replaced. Raises StackError for what is no port.
     """
-    if configured:
-        return int(configured)
-    kept = int(path.read_text()) if path.exists() else 0
+    if configured.strip():
+        return _port(configured, "API_PORT")
+    kept = _port(path.read_text(), str(path)) if path.exists() else 0
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -96,6 +96,12 @@ def kept_port(path: Path, configured: str, address: str = "127.0.0.1") -> int:
         port = int(probe.getsockname()[1])
     path.write_text(f"{port}\n")
     return port
+
+
+def _port(text: str, source: str) -> int:
+    if not (text.strip().isascii() and text.strip().isdigit() and len(text.strip()) <= 5 and int(text) < 1 << 16):
+        raise StackError(f"{source} is no port: {text.strip()[:20]!r}")
+    return int(text)
 
 
 def configuration(var: Path, root: Path, wanted: Sequence[Program]) -> str:

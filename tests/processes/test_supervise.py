@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.supervise import Program, configuration, kept_port, programs, socket_path
+from workers.management.commands.relayer_up import _configured
+from workers.supervise import Program, StackError, configuration, kept_port, programs, socket_path
 
 
 def _sections(var: Path, wanted: list[Program]) -> configparser.RawConfigParser:
@@ -54,7 +55,10 @@ def test_port_is_chosen_once_and_kept(tmp_path: Path) -> None:
     port = kept_port(path, "")
     assert port > 0
     assert kept_port(path, "") == port
-    assert kept_port(path, "8123") == 8123, "the environment wins"
+    assert kept_port(path, "8123\n") == 8123, "the environment wins"
+    for nonsense in ("http", "-1", "65536", "8²"):
+        with pytest.raises(StackError, match="API_PORT is no port"):
+            kept_port(path, nonsense)
     assert path.read_text().strip() == str(port)
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
@@ -65,3 +69,15 @@ def test_port_is_chosen_once_and_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", [1, 12])
 def test_control_socket_path_is_short_enough(depth: int) -> None:
     assert len(str(socket_path(Path("/") / "/".join(["directory"] * depth)))) <= 100
+
+
+def test_a_port_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As every setting: the web server reads it so, and the stack must wait for it there."""
+    monkeypatch.setenv("API_PORT", "1")
+    assert _configured("API_PORT") == "1"
+    (tmp_path / "port").write_text("8124\n")
+    monkeypatch.setenv("API_PORT_FILE", str(tmp_path / "port"))
+    assert kept_port(tmp_path / "kept", _configured("API_PORT")) == 8124
+    monkeypatch.setenv("API_PORT_FILE", str(tmp_path / "nowhere"))
+    with pytest.raises(StackError, match="API_PORT_FILE cannot be read"):
+        _configured("API_PORT")

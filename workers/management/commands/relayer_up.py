@@ -75,8 +75,9 @@ class Command(BaseCommand):
     def _run(self, var: Path, options: dict[str, Any]) -> int:
         began = monotonic()
         devnet = wants_devnet(os.environ)
-        port = kept_port(var / "api-port", os.environ.get("API_PORT", ""))
+        port = kept_port(var / "api-port", _configured("API_PORT"))
         os.environ["API_PORT"] = str(port)
+        os.environ.pop("API_PORT_FILE", None)  # it would win
         if devnet:
             self.stdout.write("Preparing the devnet ...")
             call_command("relayer_devnet", "prepare", stdout=StringIO())
@@ -170,3 +171,14 @@ class Command(BaseCommand):
             except BlockingIOError:
                 raise CommandError(f"another relayer_up runs with {var}; set RELAYER_VAR for a second one") from None
             yield
+
+
+def _configured(name: str) -> str:
+    """A variable of the environment, or of the file that NAME_FILE names; "" when neither is there. Raises StackError."""
+    path = os.environ.get(f"{name}_FILE")
+    if not path:
+        return os.environ.get(name, "")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise StackError(f"{name}_FILE cannot be read: {error.strerror}") from None
