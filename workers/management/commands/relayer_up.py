@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
@@ -86,11 +87,15 @@ class Command(BaseCommand):
         supervisor = Supervisor(var, root, programs(root, embedded=embedded, devnet=devnet, api_port=port))
         supervisor.start()
         try:
-            self._migrate()
-            if devnet:
-                self.stdout.write("Deploying the contracts ...")
-                call_command("relayer_devnet", "deploy", stdout=StringIO())
-                self._bind_database()
+            with ThreadPoolExecutor(1) as beside:  # one waits for blocks, the other computes
+                deployment = (
+                    beside.submit(call_command, "relayer_devnet", "deploy", stdout=StringIO()) if devnet else None
+                )
+                self._migrate()
+                if deployment is not None:
+                    self.stdout.write("Deploying the contracts ...")
+                    deployment.result()
+                    self._bind_database()
             supervisor.start_web()
             supervisor.wait_serving(port, options["serving_seconds"])
             self.stdout.write(f"Serving on http://127.0.0.1:{port} after {monotonic() - began:.1f} s")
