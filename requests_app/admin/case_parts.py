@@ -135,13 +135,9 @@ def outcome_of(command: Command | None) -> Any:
     if command is None or command.outcome is None:
         return cells.NOTHING
     found = {key: value for key, value in (command.result or {}).items() if value is not None}
-    details = [cells.stacked_pairs([(key.replace("_", " "), _value(value))]) for key, value in found.items()]
     badge = cells.toned(command.outcome, OUTCOME_TONES.get(command.outcome, "neutral"))
+    details = [cells.document(found)] if found else []
     return cells.stacked([badge, cells.wrapped(OUTCOME_WORDS.get(command.outcome, "")), *details])
-
-
-def _value(value: Any) -> Any:
-    return cells.code(value) if isinstance(value, str) and value.startswith("0x") else cells.wrapped(str(value))
 
 
 def approval_forms(request: HttpRequest, decision: ReviewDecision | None) -> list[DeedForm]:
@@ -229,7 +225,7 @@ def probe_sections(now: Situation, reports: Sequence[NodeReport]) -> list[Sectio
         "Balance",
         "Answer on chain",
     )
-    note = f"asked now; the slot's nonce is {now.slot.nonce}" if now.slot else "asked now"
+    note = f"asked now; the slot's nonce is {cells.number(now.slot.nonce)}" if now.slot else "asked now"
     seen = [_sighting_row(report.node, one) for report in reports for one in report.sightings]
     tables: list[Section] = [Table("What the nodes say", headers, rows, numeric=frozenset({4}), note=note)]
     if now.slot is not None or seen:
@@ -267,5 +263,7 @@ def _sighting_row(node: str, one: Sighting) -> Sequence[Any]:
     receipt: Any = cells.NOTHING
     if one.receipt is not None:
         ok = one.receipt.status == 1
-        receipt = cells.toned(f"block {one.receipt.block}: {'success' if ok else 'reverted'}", "good" if ok else "bad")
+        receipt = cells.toned(
+            f"block {cells.number(one.receipt.block)}: {'success' if ok else 'reverted'}", "good" if ok else "bad"
+        )
     return node, cells.hex_code(one.tx_hash), cells.toned(seen, tone), receipt

@@ -53,7 +53,7 @@ def preview(admin: Any, request: HttpRequest, cases: Sequence[ReviewCase], actio
                 cells.wrapped(why),
             )
         )
-    headers = ("Case", "Request", "Why it stopped", "Fate", "Why left out")
+    headers = ("Case", "About", "Why it stopped", "Fate", "Why left out")
     note = f"the first {LIMIT} of them" if len(cases) > LIMIT else ""
     sections: list[Section] = [Table(f"{len(rows)} chosen", headers, rows, note=note)]
     if fitting:
@@ -95,7 +95,7 @@ def carry_out(admin: Any, request: HttpRequest) -> HttpResponse:
                 cells.toned(words, tone),
             )
         )
-    return _page(admin, request, TITLES[action], [Table("What became of each", ("Case", "Request", "Decision"), rows)])
+    return _page(admin, request, TITLES[action], [Table("What became of each", ("Case", "About", "Decision"), rows)])
 
 
 def _decide(request: HttpRequest, case: ReviewCase, version: int, action: ReviewAction, reason: str) -> Decided:
