@@ -101,7 +101,8 @@ fuzz: install-dev
 screenshots: install-dev
 	@command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium >/dev/null)
 	@mkdir -p var/screenshots
-	@GUIDE_OUT=docs/screenshots PAGES_OUT=var/screenshots $(BIN)/python -m pytest tests/browser/test_guide.py tests/browser/test_desk.py -k "pictures or every_page" -q
+	@GUIDE_OUT=docs/screenshots $(BIN)/python -m pytest tests/browser/test_guide.py -q
+	@PAGES_OUT=var/screenshots $(BIN)/python -m pytest tests/browser/test_desk.py -k every_page -q
 
 # One target a question, so that `make -k lint` answers all of them.
 .PHONY: lint ruff format types imports migrations openapi
