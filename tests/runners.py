@@ -9,6 +9,8 @@ from xdist.scheduler import LoadScopeScheduling
 SYSTEMS = {"stack", "wire", "sdk", "faults", "processes", "browser", "fuzz", "chaos"}
 # Whole systems that bear company.
 SOCIABLE = {"crash", "devnet"}
+# So do these: servers and commands of their own, and nothing is timed.
+SELF_CONTAINED = {"tests/processes/test_embedded.py", "tests/processes/test_check_deploy.py"}
 
 
 class SystemsApart(LoadScopeScheduling):
@@ -17,4 +19,6 @@ class SystemsApart(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         folder = file.split("/")[1]
-        return "system" if folder in SYSTEMS else folder if folder in SOCIABLE else file
+        if folder in SYSTEMS and file not in SELF_CONTAINED:
+            return "system"
+        return folder if folder in SOCIABLE else file
