@@ -138,7 +138,7 @@ DATABASE_URL = env.database_url("DATABASE_URL")
 
 def _database() -> dict[str, Any]:
     database: dict[str, Any] = dict(env.env.db_url_config(DATABASE_URL or EmbeddedPostgres(RELAYER_VAR).url()))
-    database["ENGINE"] = "django.db.backends.postgresql" if DATABASE_URL else "relayer_site.postgres"
+    database["ENGINE"] = "relayer_site.pooled" if DATABASE_URL else "relayer_site.postgres"
     limits = " ".join(f"-c {name}={value}" for name, value in DATABASE_ROLE_OPTIONS[RELAYER_ROLE].items())
     given = dict(database.get("OPTIONS", {}))
     database["HOST"] = given.pop("host", database.get("HOST", ""))  # a socket directory comes as ?host=
@@ -155,7 +155,8 @@ def _database() -> dict[str, Any]:
         options["pool"] = {"min_size": 2, "max_size": size, "max_waiting": waiting, "timeout": 5, "max_idle": 300}
         # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
         options["prepare_threshold"] = 2
-        return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
+        # relayer_site.pooled looks at the sockets instead.
+        return {**database, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": False, "OPTIONS": options}
     return {**database, "CONN_MAX_AGE": 300, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}
 
 

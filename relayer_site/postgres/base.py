@@ -6,9 +6,8 @@ import os
 import time
 from typing import Any
 
-from django.db.backends.postgresql import base
-
 from relayer_site import embedded, env
+from relayer_site.pooled import base
 
 # Django asks for the parameters at every check-out from the pool, which is every web request; looking after the server
 # takes a lock that all processes share. Once a second a process is enough: a server that died in between costs one error.

@@ -1,4 +1,4 @@
-"""The web role's pool: an outage of the database must not take every thread of the server."""
+"""The web role's pool: an outage of the database must not take every thread of the server, nor one request more than it must."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.db import connections
+
+from relayer_site.pooled.base import DatabaseWrapper
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _PRINT = (
@@ -33,3 +36,34 @@ def test_threads_that_wait_for_the_pool_leave_some_for_liveness(threads: int, si
     assert pool["max_size"] == size
     assert pool["max_waiting"] >= max(1, threads - size), "while the database answers, every thread may have its turn"
     assert pool["max_waiting"] < threads or threads == 1
+
+
+def test_a_check_out_costs_no_statement_and_gives_no_dead_connection(transactional_db: None) -> None:
+    """A server that was restarted leaves a pool of closed connections; none of them reaches a request."""
+    web = DatabaseWrapper(
+        {
+            **connections["default"].settings_dict,
+            "CONN_MAX_AGE": 0,
+            "OPTIONS": {"pool": {"min_size": 2, "max_size": 2}},
+        },
+        alias="pooled",
+    )
+    try:
+        seen = []
+        for _ in range(6):
+            with web.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid(), current_setting('application_name')")
+                seen.append(cursor.fetchone()[0])
+            web.close()
+        assert len(set(seen)) == 2, "connections are kept"
+        with connections["default"].cursor() as other:
+            other.execute("SELECT query FROM pg_stat_activity WHERE pid = ANY(%s)", [seen])
+            assert all("pg_backend_pid" in text for (text,) in other.fetchall()), "the last thing they were asked"
+            other.execute("SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s) pid", [list(set(seen))])
+        for _ in range(4):
+            with web.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                assert cursor.fetchone()[0] not in seen
+            web.close()
+    finally:
+        web.close_pool()
