@@ -143,14 +143,14 @@ class SqsCarrier:
             crash_point("after_turn_away_keys_rpc")
 
 
-def carrier_of(queue_name: str) -> Carrier:
-    """What carries a queue in this deployment: SQS when QUEUE_URL names it, the table otherwise.
+def carrier_of(queue_name: str, turns: Turns | None = None) -> Carrier:
+    """What carries a queue in this deployment: SQS when QUEUE_URL names it, the table otherwise, where `turns` knows whose turn it is.
 
     Raises ConfigurationError for a QUEUE_URL that is none.
     """
     url = str(settings.QUEUE_URL)
     if not url:
-        return TableCarrier(queue_name, Turns(queue_name))
+        return TableCarrier(queue_name, turns or Turns(queue_name))
     queue_address(url)
     return SqsCarrier(queue_name, partial(sqs_queue, url))
 

@@ -25,7 +25,7 @@ from requests_app.store.intents import SETTLE
 from requests_app.store.queue import READY, SEND, LeasedRequest, Receipt
 from requests_app.store.session import retry_serialization
 from requests_app.store.signing import SignerReason
-from requests_app.store.turns import Turns
+from requests_app.store.turns import Board
 from requests_app.transitions import sending
 from requests_app.transitions.recording import Jobs
 from requests_app.transitions.sending import Held, Prepared, Price, Wanted
@@ -58,7 +58,7 @@ class SettleTurn:
     def __init__(self) -> None:
         self._pool: SignerPool | None = None
         self._orphans_at = 0.0
-        self._turns = Turns(SEND)
+        self._board = Board(SEND, SETTLE)
         self._carrier: Carrier | None = None
         self._payments_first = False
 
@@ -143,9 +143,8 @@ class SettleTurn:
         if room <= 0:
             return 0
         crash_point("before_lease_sends_commit")
-        deliveries = queue.lease_requests(
-            context.conn, SEND, room, context.instance, float(settings.JOB_LEASE_SECONDS), turns=self._turns
-        )
+        seconds, turns = float(settings.JOB_LEASE_SECONDS), self._board.turns(SEND)
+        deliveries = queue.lease_requests(context.conn, SEND, room, context.instance, seconds, turns=turns)
         crash_point("after_lease_sends_commit")
         if not deliveries:
             return 0
@@ -168,7 +167,7 @@ class SettleTurn:
             return 0
         sender = LaneSender(context, lane)
         seconds = float(settings.JOB_LEASE_SECONDS)
-        self._carrier = self._carrier or carrier_of(SETTLE)
+        self._carrier = self._carrier or carrier_of(SETTLE, self._board.turns(SETTLE))
         settler = make_settler(context.conn, sender, context.instance, lease_seconds=seconds, carrier=self._carrier)
         handled = settler.run(room)
         if handled:

@@ -11,20 +11,21 @@ SELECT %(queue)s, kind || '/' || subject_id, kind, subject_id, tenant_id, %(prio
 
 -- name: find_turns
 -- Which (priority, tenant) pairs have jobs, by a loose scan of the index: one probe a pair, however many jobs it has. Only between
--- the pairs given and those at which each search ends: who is known already need not be looked at.
+-- the pairs given of each queue and those at which each search ends: who is known already need not be looked at.
 WITH RECURSIVE g AS MATERIALIZED (
-  SELECT * FROM unnest(%(priority)b::smallint[], %(tenant)b::bigint[], %(end_priority)b::smallint[], %(end_tenant)b::bigint[])
-           AS t(priority, tenant_id, end_priority, end_tenant)),
+  SELECT * FROM unnest(%(queue)b::text[], %(priority)b::smallint[], %(tenant)b::bigint[], %(end_priority)b::smallint[], %(end_tenant)b::bigint[])
+           AS t(queue, priority, tenant_id, end_priority, end_tenant)),
 t AS (
   SELECT * FROM g
   UNION ALL
-  SELECT n.priority, n.tenant_id, t.end_priority, t.end_tenant
+  SELECT t.queue, n.priority, n.tenant_id, t.end_priority, t.end_tenant
     FROM t CROSS JOIN LATERAL (
       SELECT j.priority, j.tenant_id FROM queue_job j
-       WHERE j.queue = %(queue)s AND (j.priority, j.tenant_id) > (t.priority, t.tenant_id)
+       WHERE j.queue = t.queue AND (j.priority, j.tenant_id) > (t.priority, t.tenant_id)
          AND (j.priority, j.tenant_id) < (t.end_priority, t.end_tenant)
        ORDER BY j.priority, j.tenant_id LIMIT 1) n)
-SELECT priority, tenant_id FROM t WHERE (priority, tenant_id) NOT IN (SELECT priority, tenant_id FROM g) LIMIT %(most)s::bigint;
+SELECT queue, priority, tenant_id FROM t WHERE (queue, priority, tenant_id) NOT IN (SELECT queue, priority, tenant_id FROM g)
+ LIMIT %(most)s::bigint;
 
 -- name: claim
 -- The part that all leases share, not a statement of its own: so many of each tenant's oldest visible jobs, in turn, by rank.

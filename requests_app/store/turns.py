@@ -28,8 +28,10 @@ MOST_PAIRS: Final = 2000
 MOST_TURNS: Final = 128
 NEUTRAL_EVERY: Final = 10  # every so manieth claim looks at no priority, so that no class starves
 R = TypeVar("R", bound=tuple[Any, ...])
-_BEFORE_ALL: Final = (-1, -1)
-_BEHIND_ALL: Final = (2**15 - 1, 2**63 - 1)
+Pair = tuple[int, int]  # priority, tenant
+_BEFORE_ALL: Final[Pair] = (-1, -1)
+_BEHIND_ALL: Final[Pair] = (2**15 - 1, 2**63 - 1)
+FRESH_SECONDS: Final = 0.02  # how long a look that was made for another queue is as good as one's own
 
 
 @dataclass(slots=True)
@@ -44,8 +46,9 @@ class Turn:
 class Turns:
     """What one process knows of the tenants of one queue. Made new, it asks the queue at the next lease."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, board: Board | None = None) -> None:
         self.queue = queue
+        self._board = board
         self._turns: list[Turn] = []
         self._after = _BEFORE_ALL
         self._first = 0
@@ -141,7 +144,10 @@ class Turns:
     def _look_anew(self, conn: Connection[Any]) -> None:
         """Forget everything, and find who has jobs, from where the last look had to stop."""
         started = monotonic()
-        found = self._find(conn, [self._after], [_BEHIND_ALL])
+        if self._board is not None and self._after == _BEFORE_ALL:
+            found = self._board.look(conn, self.queue)[:MOST_PAIRS]
+        else:
+            found = self._find(conn, [self._after], [_BEHIND_ALL])
         self._after = found[-1] if len(found) == MOST_PAIRS else _BEFORE_ALL
         self._turns = [Turn(*pair) for pair in found]
         now = monotonic()
@@ -157,19 +163,47 @@ class Turns:
             self._turns += [Turn(*pair) for pair in self._find(conn, [_BEFORE_ALL, *pairs], [*pairs, _BEHIND_ALL])]
         self._scan_at = monotonic() + SCAN_SECONDS
 
-    def _find(
-        self, conn: Connection[Any], above: list[tuple[int, int]], below: list[tuple[int, int]]
-    ) -> list[tuple[int, int]]:
+    def _find(self, conn: Connection[Any], above: list[Pair], below: list[Pair]) -> list[Pair]:
         """The pairs of priority and tenant with jobs, between one of `above` and the one of `below` at its place."""
-        parameters = {
-            "queue": self.queue,
-            "priority": [pair[0] for pair in above],
-            "tenant": [pair[1] for pair in above],
-            "end_priority": [pair[0] for pair in below],
-            "end_tenant": [pair[1] for pair in below],
-            "most": MOST_PAIRS,
-        }
-        return [(row.priority, row.tenant_id) for row in fetch_all(conn, "queue", "find_turns", parameters)]
+        return [pair for _, pair in _find_pairs(conn, [self.queue] * len(above), above, below)]
+
+
+class Board:
+    """The queues that a loop asks one after the other, looked at together: where there is nothing to do one statement says so of all."""
+
+    def __init__(self, *queues: str) -> None:
+        self._turns = {queue: Turns(queue, self) for queue in queues}
+        self._seen: dict[str, list[Pair]] = {}
+        self._seen_at = 0.0
+
+    def turns(self, queue: str) -> Turns:
+        """What is known of one of the queues."""
+        return self._turns[queue]
+
+    def look(self, conn: Connection[Any], queue: str) -> list[Pair]:
+        """Who has jobs in this queue now. What the others have is remembered for a moment, for the one who asks next."""
+        if queue not in self._seen or monotonic() - self._seen_at > FRESH_SECONDS:
+            names = list(self._turns)
+            self._seen = {name: [] for name in names}
+            for name, pair in _find_pairs(conn, names, [_BEFORE_ALL] * len(names), [_BEHIND_ALL] * len(names)):
+                self._seen[name].append(pair)
+            self._seen_at = monotonic()
+        return self._seen.pop(queue)
+
+
+def _find_pairs(
+    conn: Connection[Any], queues: list[str], above: list[Pair], below: list[Pair]
+) -> list[tuple[str, Pair]]:
+    """Queue, and pair of priority and tenant with jobs in it; of each queue in their order."""
+    parameters = {
+        "queue": queues,
+        "priority": [pair[0] for pair in above],
+        "tenant": [pair[1] for pair in above],
+        "end_priority": [pair[0] for pair in below],
+        "end_tenant": [pair[1] for pair in below],
+        "most": MOST_PAIRS * len(set(queues)),
+    }
+    return [(row.queue, (row.priority, row.tenant_id)) for row in fetch_all(conn, "queue", "find_turns", parameters)]
 
 
 def _rest(seconds: float) -> float:

@@ -13,7 +13,7 @@ from requests_app import sql
 from requests_app.states import Kind
 from requests_app.store import queue
 from requests_app.store import turns as turns_module
-from requests_app.store.queue import DEFERRED, SEND, Subject
+from requests_app.store.queue import DEFERRED, READY, SEND, Subject
 from requests_app.store.session import connect
 from requests_app.store.turns import NEUTRAL_EVERY, Turns
 
@@ -136,6 +136,36 @@ def test_looking_anew_takes_a_tenth_of_the_time(conn: psycopg.Connection[Any], m
         clock[0] += 0.1
     assert all(2.0 <= round(later - sooner, 3) <= 2.2 for sooner, later in pairwise(looks)), looks
     assert len(looks) >= 4
+
+
+def test_one_look_answers_for_all_queues_of_a_board(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle round is one statement; what was seen for another queue is neither used twice nor later."""
+    clock = [100.0]
+    monkeypatch.setattr(turns_module, "monotonic", lambda: clock[0])
+    looks: list[list[str]] = []
+    find = turns_module._find_pairs
+
+    def counted(conn: Any, queues: list[str], *bounds: Any) -> Any:
+        looks.append(queues)
+        return find(conn, queues, *bounds)
+
+    monkeypatch.setattr(turns_module, "_find_pairs", counted)
+    board = turns_module.Board(SEND, READY)
+    send, ready = board.turns(SEND), board.turns(READY)
+    assert not queue.lease_jobs(conn, SEND, 5, "w", 30, turns=send)
+    heap(conn, 1, 5)
+    assert not queue.lease_jobs(conn, READY, 5, "w", 30, turns=ready)
+    assert looks == [[SEND, READY]], "the second queue was answered with the first"
+    clock[0] += 1.0
+    assert len(queue.lease_jobs(conn, SEND, 5, "w", 30, turns=send)) == 5
+    assert not queue.lease_jobs(conn, READY, 5, "w", 30, turns=ready)
+    assert len(looks) == 2
+    heap(conn, 2, 5)
+    clock[0] += 1.0
+    assert len(queue.lease_jobs(conn, SEND, 5, "w", 30, turns=send)) == 5
+    assert len(looks) == 3
 
 
 def test_priority_comes_first_and_every_tenth_claim_is_neutral(conn: psycopg.Connection[Any]) -> None:
