@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("relayer.commands")
 
-INTERVAL_SECONDS: Final = 0.25
+INTERVAL_SECONDS: Final = 0.5
 STANDBY_SECONDS: Final = 1.0
 _SENDS: Final = frozenset({ReviewAction.REPLACE.value, ReviewAction.CANCEL_NONCE.value})
 _WITH_IO: Final = _SENDS | {ReviewAction.ATTACH.value}

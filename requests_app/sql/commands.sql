@@ -11,7 +11,7 @@ VALUES (%(command_id)s, %(kind)s, %(target_kind)s, %(target_id)s, %(resource)s, 
 SELECT payload_hash FROM command WHERE command_id = %(command_id)s;
 
 -- name: waits
--- Whether a resource has open commands, asked four times a second: one statement, where `due` needs a transaction (index command_open).
+-- Whether a resource has open commands, asked twice a second: one statement, where `due` needs a transaction (index command_open).
 SELECT 1 FROM command c
  WHERE c.resource = %(resource)s AND c.state <> 'consumed' AND (c.state = 'pending' OR c.claim_until <= clock_timestamp()) LIMIT 1;
 
