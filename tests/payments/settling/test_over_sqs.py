@@ -151,7 +151,7 @@ def test_a_thousand_dead_drainers(shop: Shop, node: Node, start: Start, monkeypa
         if deaths.total() % 50 == 0:
             payments += shop.pay(1)
         shop.visible()  # every wait is over: what was claimed, and what was published and not leased since
-    monkeypatch.setattr("workers.settle.carrier_of", lambda name: SqsCarrier(name, lambda: queue))  # type: ignore[arg-type, return-value]
+    monkeypatch.setattr("workers.settle.carrier_of", lambda name, turns: SqsCarrier(name, lambda: queue))  # type: ignore[arg-type, return-value]
     process = start()
     grace_over(shop)
     drainer, settler = DrainTurn(queue), SettleTurn()
