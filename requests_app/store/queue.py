@@ -27,6 +27,7 @@ RESCUE: Final = 0
 # of these are due at once, a new request does not wait for them.
 DEFERRED: Final = 200
 _KINDS: Final = {kind.value: kind for kind in Kind}
+_made: Final = tuple.__new__
 
 
 class Verdict(StrEnum):
@@ -107,8 +108,8 @@ def lease_jobs(
 
 
 def delivery_of(_priority: int, tenant: int, id: int, attempt: int, kind: int, subject: int) -> Delivery:
-    """A row of `lease_jobs`."""
-    return Delivery(Receipt(id, attempt), Subject(_KINDS[kind], subject), tenant)
+    """A row of `lease_jobs`. Made past the classes' own constructors, which took half the time: a lease makes hundreds."""
+    return _made(Delivery, (_made(Receipt, (id, attempt)), _made(Subject, (_KINDS[kind], subject)), tenant))
 
 
 def lease_requests(
@@ -186,11 +187,8 @@ def release_orphans(conn: Connection[Any]) -> int:
 def _verdicts(conn: Connection[Any], name: str, receipts: Sequence[Receipt], **more: Any) -> list[Verdict]:
     if not receipts:
         return []
-    parameters = {
-        "id": [receipt.job_id for receipt in receipts],
-        "attempt": [receipt.attempt for receipt in receipts],
-        **more,
-    }
+    job_ids, attempts = map(list, zip(*receipts, strict=True))
+    parameters = {"id": job_ids, "attempt": attempts, **more}
     verdicts = [Verdict.OK] * len(receipts)
     for row in fetch_all(conn, "queue", name, parameters, missed=sql.statement("queue", "missed")):
         verdicts[row.place] = Verdict.STALE if row.present else Verdict.NOT_FOUND
