@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from requests_app.crash_points import crash_point
+from workers.chain.batch_size import BatchSize
 from workers.chain.budget import TokenBucket
 from workers.chain.connection import CONNECT_SECONDS, READ_SECONDS, HttpAnswer, KeptConnection, StaleConnection
 from workers.chain.hexdata import hex_quantity, quantity
@@ -31,10 +32,8 @@ from workers.chain.rpc_errors import (
 log = logging.getLogger("relayer.chain")
 
 BATCH_LIMIT: Final = 50
-LARGEST_BATCH: Final = 1000
 # Nodes and the proxies before them cap a request body, mostly at a few MB; proofs make a call as large as that alone.
 REQUEST_BYTES: Final = 1_000_000
-MOST_PROOFS: Final = 512  # full requests that a smaller size has to pass before twice as many calls are tried again
 SLOW_SHARE: Final = 0.4  # of the read timeout: a batch that takes longer is halved before it is not answered at all
 BREAKER_FIRST_SECONDS: Final = 0.5
 BREAKER_LONGEST_SECONDS: Final = 15.0
@@ -72,8 +71,7 @@ class RpcEndpoint:
         self._failures = 0
         self._closed_until = 0.0
         self._next_id = 0
-        self._batch_size = LARGEST_BATCH
-        self._proofs, self._proofs_wanted, self._grown = 0, 1, False
+        self._sizes = BatchSize()
         self.name = self._connection.name
 
     @property
@@ -132,7 +130,7 @@ class RpcEndpoint:
             if answers and self._clock() - began > self._read_seconds:
                 answers.extend([Missing("not attempted: the node is slow", sent=False)] * (len(calls) - len(answers)))
                 break
-            size = fitting(encoded[len(answers) :], self._request_size(limit))
+            size = fitting(encoded[len(answers) :], self._sizes.of(limit))
             part = calls[len(answers) : len(answers) + size]
             body = b"[" + b",".join(encoded[len(answers) : len(answers) + size]) + b"]"
             try:
@@ -178,49 +176,25 @@ class RpcEndpoint:
         try:
             answer = self._post(body, all(is_read(method) for method, _ in calls), len(calls))
         except RpcUnavailable:
-            self._shrink_if_slow(began, len(calls))
+            self._was_slow(began, len(calls))
             raise
         document = self._document(answer)
         answers = matched(document, first, len(calls))
         if answers is None:
             if len(calls) > 1 and isinstance(document, dict):  # a lone error object usually means "batch too large"
-                self._shrink(self._request_size(limit))
+                self._sizes.refused(self._sizes.of(limit))
             # Some nodes answer a whole batch with one error object, or leave elements out: nobody knows which ran.
             return [Missing(f"{self.name}: batch {_shape(document)}", answer_status=answer.status)] * len(calls)
-        if not self._shrink_if_slow(began, len(calls)):
-            self._grow(len(calls))
+        if not self._was_slow(began, len(calls)):
+            self._sizes.answered(len(calls))
         return answers
 
-    def _request_size(self, limit: int) -> int:
-        """Calls a HTTP request: `limit`, or less while the node has shown that it takes fewer."""
-        return min(limit, self._batch_size)
-
-    def _shrink_if_slow(self, began: float, calls: int) -> bool:
+    def _was_slow(self, began: float, calls: int) -> bool:
         """Whether so many calls took the node too long. The same batch would time out each time, and what is asked again comes on top."""
         slow = calls > 1 and self._clock() - began > self._read_seconds * SLOW_SHARE
         if slow:
-            self._shrink(calls)
+            self._sizes.refused(calls)
         return slow
-
-    def _shrink(self, size: int) -> None:
-        """A request of `size` calls was too large: halve the next. The next try of more is later each time."""
-        if size > 1:
-            self._batch_size, self._proofs, self._grown = size // 2, 0, False
-            self._proofs_wanted = min(MOST_PROOFS, 2 * self._proofs_wanted)
-
-    def _grow(self, calls: int) -> None:
-        """A request as large as is allowed was answered: after some of them allow twice as many calls.
-
-        A node that only stumbled is asked by large requests again at once; one that does take no more costs fewer and fewer tries.
-        """
-        if self._batch_size >= LARGEST_BATCH or calls < self._batch_size:
-            return
-        self._proofs += 1
-        if self._grown:
-            self._proofs_wanted, self._grown = 1, False
-        if self._proofs >= self._proofs_wanted:
-            self._batch_size = min(LARGEST_BATCH, 2 * self._batch_size)
-            self._proofs, self._grown = 0, True
 
     def _post(self, body: bytes, read: bool, calls: int) -> HttpAnswer:
         if not self._budgets[read].take(calls):
