@@ -150,9 +150,11 @@ def _database() -> dict[str, Any]:
     if RELAYER_ROLE == "web":
         # Only the web role pools: under a q2 cluster the pool's sockets would be shared by forked processes.
         size, threads = env.number("WEB_POOL_SIZE", 20), env.number("WEB_THREADS", 32)
-        # Not every thread may wait for a connection: while the database is away the others answer at once, /liveness among them.
-        waiting = max(1, threads // 2, threads - size)
-        options["pool"] = {"min_size": 2, "max_size": size, "max_waiting": waiting, "timeout": 5, "max_idle": 300}
+        # Not every thread may wait for a connection: while the database is away a few answer at once, /liveness among them. All the
+        # others may: a pool that has rested has `kept` connections, and a burst on all threads is no reason to refuse anybody.
+        kept = min(4, size)
+        waiting = max(1, threads - kept)
+        options["pool"] = {"min_size": kept, "max_size": size, "max_waiting": waiting, "timeout": 5, "max_idle": 300}
         # The named statements are long: planning them anew cost a third of a request's CPU (bench/http.py).
         options["prepare_threshold"] = 2
         # relayer_site.pooled looks at the sockets instead.

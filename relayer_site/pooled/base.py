@@ -28,12 +28,11 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
 def _lives(connection: psycopg.Connection[Any]) -> bool:
     """Whether nobody has closed this idle connection. Only one that has something to read is asked: it may be a notice, too."""
-    poller = select.poll()
-    poller.register(connection.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
-    if not poller.poll(0):
-        return True
     try:
-        connection.execute("")
-    except psycopg.OperationalError:
+        poller = select.poll()
+        poller.register(connection.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
+        if poller.poll(0):
+            connection.execute("")
+    except (psycopg.Error, OSError, ValueError):
         return False
-    return True
+    return not connection.closed
