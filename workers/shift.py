@@ -170,14 +170,24 @@ class TurnLoop:
         self._context.mend()
 
 
-def pace_seconds(cluster: str) -> float:
-    """The least time from one round of a cluster's loop to the next while there is a little to do: only sends are made in batches."""
-    return float(settings.SHIFT_PACE_SECONDS) if cluster == "settle" else 0.0
-
-
-def poll_seconds(cluster: str) -> float:
-    """How long an idle loop of a cluster rests between two rounds, before jitter."""
-    return float(settings.SHIFT_POLL_SECONDS) * (1 if cluster == "settle" else 5)
+def cluster_loop(
+    context: ShiftContext,
+    cluster: str,
+    *,
+    over: Callable[[], bool],
+    after_round: Callable[[], None] = lambda: None,
+) -> TurnLoop:
+    """The loop of a cluster, with new turns of it. Only the settle cluster has a pace: sends are what is made in batches."""
+    poll, pace = float(settings.SHIFT_POLL_SECONDS), float(settings.SHIFT_PACE_SECONDS)
+    settles = cluster == "settle"
+    return TurnLoop(
+        context,
+        make_turns(cluster),
+        poll if settles else 5 * poll,
+        over=over,
+        pace_seconds=pace if settles else 0.0,
+        after_round=after_round,
+    )
 
 
 def make_turns(cluster: str) -> list[Turn]:

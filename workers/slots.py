@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from workers.leases import HeldLease, LeaseKeeper
-from workers.shift import ShiftContext, TurnLoop, make_turns, new_instance, pace_seconds, poll_seconds
+from workers.shift import ShiftContext, cluster_loop, new_instance
 
 log = logging.getLogger("relayer.shift")
 
@@ -93,14 +93,7 @@ class _Shift:
         """Go round the turns until the end; how many items were handled."""
         cluster = self._plan.cluster
         context = ShiftContext(self._keeper.instance, self._keeper, self._wanted_back)
-        loop = TurnLoop(
-            context,
-            make_turns(cluster),
-            poll_seconds(cluster),
-            over=self._over,
-            pace_seconds=pace_seconds(cluster),
-            after_round=self._see_to_successor,
-        )
+        loop = cluster_loop(context, cluster, over=self._over, after_round=self._see_to_successor)
         try:
             return loop.run()
         finally:

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from requests_app.store import beats
 from workers import heap
 from workers.leases import LeaseKeeper
-from workers.shift import ShiftContext, TurnLoop, make_turns, new_instance, pace_seconds, poll_seconds
+from workers.shift import ShiftContext, cluster_loop, new_instance
 
 log = logging.getLogger("relayer.worker")
 
@@ -43,13 +43,7 @@ class Command(BaseCommand):
         instance = new_instance(f"{cluster}@{settings.HOST_NAME}")
         keeper = LeaseKeeper(instance, float(settings.LEASE_SECONDS), beat=f"worker:{instance}")
         with closing(keeper), closing(ShiftContext(instance, keeper, stop.is_set)) as context:
-            loop = TurnLoop(
-                context,
-                make_turns(cluster),
-                poll_seconds(cluster),
-                over=stop.is_set,
-                pace_seconds=pace_seconds(cluster),
-            )
+            loop = cluster_loop(context, cluster, over=stop.is_set)
             with closing(loop):
                 heap.freeze_loaded()
                 handled = loop.run()
