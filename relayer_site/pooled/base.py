@@ -6,11 +6,12 @@ socket: an idle one has nothing to read. What dies without a word is found by TC
 
 from __future__ import annotations
 
-import select
 from typing import Any
 
 import psycopg
 from django.db.backends.postgresql import base
+
+from requests_app.sockets import is_quiet
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -29,10 +30,8 @@ class DatabaseWrapper(base.DatabaseWrapper):
 def _lives(connection: psycopg.Connection[Any]) -> bool:
     """Whether nobody has closed this idle connection. Only one that has something to read is asked: it may be a notice, too."""
     try:
-        poller = select.poll()
-        poller.register(connection.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
-        if poller.poll(0):
+        if not is_quiet(connection.fileno()):
             connection.execute("")
-    except (psycopg.Error, OSError, ValueError):
+    except psycopg.Error:
         return False
     return not connection.closed

@@ -6,7 +6,6 @@ import base64
 import http.client
 import io
 import os
-import select
 import socket
 import ssl
 import time
@@ -15,6 +14,7 @@ from typing import Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 from requests_app.errors import ConfigurationError
+from requests_app.sockets import is_quiet
 from workers.chain.rpc_errors import RpcUnavailable
 
 CONNECT_SECONDS: Final = 3.0
@@ -73,9 +73,9 @@ class KeptConnection:
     def post(self, body: bytes) -> HttpAnswer:
         """POST `body` once. Raises RpcUnavailable; StaleConnection when a kept connection was closed unanswered."""
         kept = self._reusable()
-        connection = self._connection if kept and self._connection is not None else self._open()
+        connection = kept or self._open()
         try:
-            answer = self._exchange(connection, body, kept)
+            answer = self._exchange(connection, body, kept is not None)
         except BaseException:
             self.close()
             raise
@@ -83,21 +83,13 @@ class KeptConnection:
             self.close()
         return answer
 
-    def _reusable(self) -> bool:
-        """Whether the kept socket is ours and still open: an idle one that is readable has been closed (or is broken)."""
-        connection = self._connection
-        if connection is None or connection.sock is None or self._owner != os.getpid():
-            self.close()
-            return False
-        try:
-            poller = select.poll()
-            poller.register(connection.sock, select.POLLIN | select.POLLERR | select.POLLHUP)
-            idle = not poller.poll(0)
-        except (OSError, ValueError):
-            idle = False
-        if not idle:
-            self.close()
-        return idle
+    def _reusable(self) -> http.client.HTTPConnection | None:
+        """The kept connection if it is ours and still open, else None and it is closed."""
+        kept = self._connection
+        if kept is not None and kept.sock is not None and self._owner == os.getpid() and is_quiet(kept.sock.fileno()):
+            return kept
+        self.close()
+        return None
 
     def _open(self) -> http.client.HTTPConnection:
         maker = http.client.HTTPSConnection if self._https else http.client.HTTPConnection
