@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from requests_app import backoff
 from requests_app.crash_points import crash_point
 from requests_app.store.queue import LeasedRequest
 from requests_app.transitions.sending import Held, Price, Refusal, Wanted
@@ -70,7 +71,7 @@ def estimate(context: ShiftContext, lane: Lane, deliveries: Sequence[LeasedReque
 
 def delay_after(attempt: int) -> float:
     """Seconds until the next try after `attempt` fruitless ones: doubling, with jitter."""
-    return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(attempt - 1, 10)) * random.uniform(0.75, 1.25)
+    return backoff.doubled(attempt, FIRST_DELAY, LONGEST_DELAY) * random.uniform(0.75, 1.25)
 
 
 def current_price(context: ShiftContext) -> Price | None:

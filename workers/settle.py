@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from django.conf import settings
 
+from requests_app import backoff
 from requests_app.config import config
 from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
@@ -212,7 +213,7 @@ def _rest(lane: Lane, *, silent: bool) -> None:
     """After silence of the chain leave the queue alone for a while: leasing only to put off would age every job."""
     lane.silences = lane.silences + 1 if silent else 0
     if silent:
-        lane.send_at = monotonic() + min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(lane.silences - 1, 10))
+        lane.send_at = monotonic() + backoff.doubled(lane.silences, FIRST_REST_SECONDS, LONGEST_REST_SECONDS)
 
 
 def triage(context: ShiftContext, lane: Lane, deliveries: Sequence[LeasedRequest]) -> list[LeasedRequest]:

@@ -8,13 +8,13 @@ With the attempt log off it is the original scenario: held, sent without a recor
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Iterable, Sequence
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
 
+from requests_app import backoff
 from requests_app.crash_points import crash_point
 from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import SlotState
@@ -153,14 +153,15 @@ def nonce_of(case: Case) -> Nonce:
 
 
 def retry_delay(attempt: int) -> float:
-    """Seconds until the next delivery after `attempt` of them: doubling, half of it fixed and half by chance (equal jitter)."""
-    whole = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(attempt - 1, 20))
-    return whole / 2 + random.uniform(0, whole / 2)
+    """Seconds until the next delivery after `attempt` of them."""
+    return backoff.half_by_chance(attempt, FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS)
 
 
 def least_patience() -> float:
     """Seconds over which all deliveries of a job are spread at least; longer than STUCK_SECONDS, or a rescue would come too late."""
-    return sum(min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0**past) / 2 for past in range(MOST_ATTEMPTS - 1))
+    return sum(
+        backoff.doubled(tries, FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS) / 2 for tries in range(1, MOST_ATTEMPTS)
+    )
 
 
 def spoken(seconds: float) -> str:

@@ -20,6 +20,7 @@ import psycopg
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from requests_app import backoff
 from requests_app.config import config
 from requests_app.store.session import connect
 from workers.leases import LeaseKeeper
@@ -160,7 +161,7 @@ class TurnLoop:
     def _rest(self, turn: Turn, error: Exception) -> None:
         self._failures[turn.name] += 1
         failures = self._failures[turn.name]
-        rest = min(_LONGEST_REST, _FIRST_REST * 2 ** min(failures - 1, 10)) * self._jitter.uniform(0.8, 1.2)
+        rest = backoff.doubled(failures, _FIRST_REST, _LONGEST_REST) * self._jitter.uniform(0.8, 1.2)
         self._resume_at[turn.name] = monotonic() + rest
         details = {"action": "turn_failed", "turn": turn.name, "failures": failures, "rest_seconds": round(rest, 2)}
         if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):

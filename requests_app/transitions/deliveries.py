@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from django.conf import settings
 from psycopg import Connection
 
+from requests_app import backoff
 from requests_app.metrics import observe_deliveries
 from requests_app.states import DELIVERY_TRANSITIONS, WEBHOOK_TRANSITIONS, DeliveryVerb, WebhookState
 from requests_app.store import webhooks as store
@@ -31,12 +31,6 @@ class Attempt(NamedTuple):
     error: str | None = None
 
 
-def retry_delay(attempt: int) -> float:
-    """Seconds until the next attempt after `attempt` of them: doubling, half of it fixed and half by chance (equal jitter)."""
-    whole = min(LONGEST_DELAY_SECONDS, FIRST_DELAY_SECONDS * 2.0 ** min(attempt - 1, 20))
-    return whole / 2 + random.uniform(0, whole / 2)
-
-
 def verb_of(attempt: Attempt) -> DeliveryVerb:
     """What follows from an attempt."""
     if attempt.status is not None and 200 <= attempt.status < 300:
@@ -56,7 +50,7 @@ def record(conn: Connection[Any], attempts: Sequence[Attempt]) -> dict[DeliveryV
             DELIVERY_TRANSITIONS[verbs[one.due.id]].target,
             one.status,
             _reason(one, verbs[one.due.id]),
-            retry_delay(one.due.attempt),
+            backoff.half_by_chance(one.due.attempt, FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS),
         )
         for one in attempts
     ]

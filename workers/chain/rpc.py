@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import orjson
 
+from requests_app import backoff
 from requests_app.crash_points import crash_point
 from workers.chain.batch_size import BatchSize
 from workers.chain.budget import TokenBucket
@@ -228,10 +229,10 @@ class RpcEndpoint:
 
     def _failed(self, error: RpcUnavailable) -> RpcUnavailable:
         """Open the breaker, longer after each failure in a row; the chain is verified again afterwards."""
-        pause = min(BREAKER_LONGEST_SECONDS, BREAKER_FIRST_SECONDS * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        pause = backoff.doubled(self._failures, BREAKER_FIRST_SECONDS, BREAKER_LONGEST_SECONDS)
         if isinstance(error, RpcRateLimited) and error.retry_after is not None:
             pause = min(60.0, max(pause, error.retry_after))
-        self._failures += 1
         self._closed_until = self._clock() + pause
         self._verified = self._chain_id is None
         log.warning(
