@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import shutil
 import sys
 from dataclasses import dataclass, field
@@ -124,8 +123,8 @@ def log_in(page: Page, base: str, user: str, password: str) -> None:
     page.goto(f"{base}/admin/login/?next=/admin/")
     page.fill("input[name=username]", user)
     page.fill("input[name=password]", password)
-    page.press("input[name=password]", "Enter")
-    page.wait_for_url(re.compile(r"/admin/$"))
+    with page.expect_navigation(url=lambda url: urlsplit(url).path == "/admin/"):
+        page.press("input[name=password]", "Enter")
 
 
 def watch(page: Page, base: str, finding: Finding) -> None:
