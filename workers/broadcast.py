@@ -26,7 +26,7 @@ from workers.chain.errors import SendClass, classify_send
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc import Call, RpcEndpoint
 from workers.chain.rpc_errors import Answer, Failed, Missing, Ok, RpcError, RpcUnavailable
-from workers.signers import Lane
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

@@ -32,8 +32,8 @@ from workers import attaching, keyless, payment_evidence, replace, taking
 from workers.chain.fees import FeeCeilingExceeded, Fees, bumped
 from workers.chain.rpc_errors import RpcError, RpcUnavailable
 from workers.chain.signer import LocalSigner
+from workers.lane import Lane
 from workers.leases import HeldLease
-from workers.signers import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

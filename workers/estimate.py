@@ -21,7 +21,7 @@ from workers.chain.calldata import ContractCall, Unencodable, encode_request
 from workers.chain.errors import Revert, SendClass, classify_send, revert_of
 from workers.chain.fees import FeeCeilingExceeded
 from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
-from workers.signers import Lane
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

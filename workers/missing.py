@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from requests_app.crash_points import crash_point
 from requests_app.store import nonces as store
 from requests_app.store.nonces import Missing
-from workers.signers import Absence, Lane
+from workers.lane import Absence, Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

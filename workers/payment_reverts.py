@@ -24,7 +24,7 @@ from workers.chain.payments import AuthorizationKey, Spent
 from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Answer, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Receipt
-from workers.signers import Lane
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

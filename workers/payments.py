@@ -27,10 +27,10 @@ from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Answer, Missing, Ok, RpcError, RpcUnavailable
 from workers.chain.views import Block
 from workers.estimate import current_price
+from workers.lane import Lane
 from workers.payment_reverts import key_of, spender
 from workers.senders import Examined, Trace, Verdict
 from workers.settling import Item
-from workers.signers import Lane
 from workers.windows import MARGIN_SECONDS
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from workers.chain.errors import revert_of
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Answer, Failed, Ok
 from workers.chain.views import Receipt
-from workers.signers import Lane
+from workers.lane import Lane
 from workers.verdicts import Depth
 
 if TYPE_CHECKING:

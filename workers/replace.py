@@ -29,7 +29,7 @@ from workers.broadcast import broadcast
 from workers.chain.calldata import ContractCall
 from workers.chain.fees import FeeCeilingExceeded, Fees, bumped
 from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable
-from workers.signers import Lane
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

@@ -33,10 +33,11 @@ from requests_app.transitions.sending import Held, Prepared, Price, Wanted
 from workers import broadcast, commands, receipts, replace, signers, stranded, verdicts, windows
 from workers.carriers import Carrier, carrier_of
 from workers.estimate import Estimated, current_price, delay_after, estimate
+from workers.lane import Lane
 from workers.payments import LaneSender
 from workers.settle_routes import make_settler
 from workers.settling import BATCH as PAYMENT_BATCH
-from workers.signers import Lane, SignerPool
+from workers.signers import SignerPool
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

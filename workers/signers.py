@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from requests_app.crash_points import crash_point
 from requests_app.errors import StaleEpoch
 from requests_app.models.signing import SignerStatus
 from requests_app.store import signing
-from requests_app.store.signing import Fence, SignerReason, SignerState
+from requests_app.store.signing import SignerReason
 from workers import funds
 from workers.chain.hexdata import hex_data
 from workers.chain.rpc_errors import Ok
 from workers.chain.signer import LocalSigner
 from workers.funds import FUND_REASONS, Funds
-from workers.leases import HeldLease
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext
@@ -32,104 +31,9 @@ log = logging.getLogger("relayer.send")
 
 SYNC_SECONDS: Final = 10.0
 SYNC_RETRY_SECONDS: Final = 0.5
-REORG_SECONDS: Final = 120.0
-LOWER_LOOKS: Final = 3
 FIRST_SIGNER_SECONDS: Final = 0.1
 FURTHER_SIGNER_SECONDS: Final = 1.0
 """A process with a signer leaves the others to processes without one for this long between its own tries."""
-
-
-class Absence(NamedTuple):
-    """One endpoint said, at this moment of the lane's clock, that the nonce is consumed for ever and no hash of ours is known."""
-
-    at: float
-    endpoint: str
-
-
-@dataclass
-class Lane:
-    """One held signer with everything the process remembers of it. Nothing here outlives the lease."""
-
-    held: HeldLease
-    signer: LocalSigner
-    state: SignerState | None = None
-    chain_latest: int = 0
-    sync_at: float = 0.0
-    maintain_at: float = 0.0
-    refreshed_at: float = 0.0
-    send_at: float = 0.0
-    silences: int = 0
-    finalize_at: float = 0.0
-    replace_at: float = 0.0
-    stranded_at: float = 0.0
-    windows_at: float = 0.0
-    moved_at: float = field(default_factory=monotonic)
-    has_open: bool = True
-    resend_all: bool = True
-    foreign_use: bool = False
-    lower_looks: int = 0
-    missing_since: dict[int, float] = field(default_factory=dict)
-    absences: dict[int, list[Absence]] = field(default_factory=dict)
-    fill_due: bool = True
-    fill_at: float = 0.0
-    commands_at: float = 0.0
-    reorg: int | None = None
-    count_may_fall_until: float = 0.0
-    clock: Callable[[], float] = monotonic
-    look_at: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def fence(self) -> Fence:
-        """What proves in the database that the signer is ours."""
-        return Fence(self.held.resource, self.held.instance, self.held.epoch)
-
-    @property
-    def id(self) -> int:
-        """The signer's row. Raises AssertionError before the first comparison with the chain."""
-        assert self.state is not None  # noqa: S101 - the turn compares first
-        return self.state.id
-
-    @property
-    def address(self) -> bytes:
-        """20 bytes."""
-        return self.signer.address
-
-    @property
-    def name(self) -> str:
-        """The address as text, for logs."""
-        return hex_data(self.signer.address)
-
-    @property
-    def active(self) -> bool:
-        """Whether new nonces may be taken."""
-        return self.state is not None and self.state.status is SignerStatus.ACTIVE
-
-    def window(self) -> int:
-        """How many further transactions may be under way: never more than max_inflight past the chain's count."""
-        if self.state is None or self.state.next_nonce is None:
-            return 0
-        return self.state.max_inflight - max(0, self.state.next_nonce - self.chain_latest)
-
-    def saw_chain_count(self, latest: int) -> None:
-        """Remember the highest count of mined transactions. A node behind the others says nothing new, but a count that is
-        lower LOWER_LOOKS times in a row is believed: a reorganisation has taken blocks back, and what was in them must be sent again.
-        """
-        self.lower_looks = self.lower_looks + 1 if latest < self.chain_latest else 0
-        if latest > self.chain_latest or self.lower_looks >= LOWER_LOOKS:
-            self.chain_latest, self.moved_at = latest, self.clock()
-            self.lower_looks = 0
-        self.refreshed_at = monotonic()
-
-    def look_again(self) -> None:
-        """What broke off may have been stored all the same: whatever is remembered of rows and chain is asked anew."""
-        self.sync_at = self.maintain_at = 0.0
-        self.has_open = self.resend_all = self.fill_due = True
-
-    def took(self, last_nonce: int) -> None:
-        """Remember that nonces up to `last_nonce` are stored."""
-        if self.state is not None:
-            self.state = self.state._replace(next_nonce=max(self.state.next_nonce or 0, last_nonce + 1))
-        self.has_open = True
 
 
 class SignerPool:
@@ -218,11 +122,13 @@ def sync(context: ShiftContext, lane: Lane) -> bool:
     crash_point("after_sync_signer_commit")
     first = lane.state is None
     lane.state = synced.signer
+    if first:
+        # How long the count has stood still is longer than a shift: kept in the lane alone, nothing was ever stuck.
+        lane.stood_before(synced.signer.chain_nonce_latest or 0, synced.still)
     _note_reorg(lane, synced.reorg, account.latest)
     lane.saw_chain_count(account.latest)
     if first:
-        # How long the count has stood still is longer than a shift: kept in the lane alone, nothing was ever stuck.
-        lane.moved_at = lane.clock() - synced.still
+        lane.moved_at = lane.rose_at
     lane.sync_at = now + SYNC_SECONDS
     lane.has_open = True  # asked again: a person's decision may have reopened an attempt
     if synced.foreign_use:
@@ -270,12 +176,9 @@ def _note_foreign_use(lane: Lane, chain_nonce: int) -> None:
 def _note_reorg(lane: Lane, reorg: int, latest: int) -> None:
     """After a reorganisation the count of mined transactions may have fallen: what was mined is offered again from there."""
     if lane.reorg is not None and reorg != lane.reorg:
-        lane.chain_latest, lane.moved_at, lane.resend_all = latest, lane.clock(), True
-        lane.missing_since.clear()
-        lane.absences.clear()
-        lane.count_may_fall_until = lane.clock() + REORG_SECONDS
+        lane.reorganised(latest)
     elif lane.clock() < lane.count_may_fall_until and latest < lane.chain_latest:
-        lane.chain_latest, lane.resend_all = latest, True
+        lane.fell(latest)
     lane.reorg = reorg
 
 

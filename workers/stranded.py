@@ -25,7 +25,7 @@ from requests_app.store.signing import SignerReason
 from requests_app.transitions import sending
 from workers import receipts, signers, verdicts
 from workers.chain.rpc_errors import Ok
-from workers.signers import Lane
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

@@ -26,7 +26,7 @@ from workers import missing, payment_reverts, signers
 from workers.chain.hexdata import MalformedHex, hex_data, quantity
 from workers.chain.rpc import Call
 from workers.chain.rpc_errors import Ok, RpcError, RpcUnavailable, WrongChain
-from workers.signers import Absence, Lane
+from workers.lane import Absence, Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

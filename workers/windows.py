@@ -13,7 +13,7 @@ from requests_app.models.signing import AttemptKind
 from requests_app.store import settling as store
 from workers import replace
 from workers.chain.fees import Fees, bumped
-from workers.signers import Lane
+from workers.lane import Lane
 
 if TYPE_CHECKING:
     from workers.shift import ShiftContext

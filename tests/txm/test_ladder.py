@@ -16,9 +16,9 @@ from tests.send.node import Fault, Server, Tx, parse
 from tests.send.scenes import add_request
 from workers import replace, verdicts
 from workers.chain.endpoints import Endpoints
+from workers.lane import LOWER_LOOKS, Absence
 from workers.replace import STUCK_BLOCKS
 from workers.settle import SettleTurn
-from workers.signers import Absence
 from workers.verdicts import proven_dead
 
 Rows = list[tuple[Any, ...]]
@@ -42,7 +42,7 @@ class Bench:
         if self.turn._pool is not None:
             for lane in self.turn._pool._lanes.values():
                 if lane.clock is not self.clock:
-                    lane.clock, lane.moved_at = self.clock, self.now
+                    lane.clock, lane.rose_at, lane.moved_at = self.clock, self.now, self.now
                 lane.maintain_at = lane.send_at = lane.sync_at = lane.finalize_at = lane.replace_at = 0.0
                 lane.look_at.clear()
         self.context.clients.gateway._fees._until = 0.0
@@ -276,6 +276,22 @@ def test_the_blocks_that_pass_an_offer_over_are_counted_across_shifts(bench: Ben
         bench.context, bench.turn = start(), SettleTurn()
         bench.turn.run(bench.context)
         assert len(bench.offers()) == offers
+
+
+def test_a_node_that_lags_again_and_again_delays_no_offer(bench: Bench) -> None:
+    """Its lower count is believed after three looks, and the next node's seemed to have risen: as if something had been mined."""
+    proofs(bench.conn, 2)
+    replacing(bench.node)
+    bench.run()
+    bench.node.mine(limit=1)
+    bench.run()
+    bench.node.base_fee *= 10
+    (sender,) = bench.node.counts
+    for _ in range(3):
+        for count in (*[0] * LOWER_LOOKS, 1):
+            bench.node.counts[sender] = count
+            bench.wait(10)
+    assert bench.offers()[-1][:3] == (1, 2, "replace")
 
 
 def test_the_ceiling_sends_the_row_to_a_person_and_keeps_the_bytes_on_offer(bench: Bench) -> None:

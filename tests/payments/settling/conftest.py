@@ -21,10 +21,11 @@ from tests.send.node import CHAIN_ID, Fault, Node, parse
 from workers.chain.keccak import selector, topic
 from workers.chain.payment_events import CANCELED, USED
 from workers.chain.payments import AUTHORIZATION_STATE, ERRORS
+from workers.lane import Lane
 from workers.payments import LaneSender
 from workers.settle_routes import make_settler
 from workers.settling import Handled
-from workers.signers import Lane, SignerPool, sync
+from workers.signers import SignerPool, sync
 
 __all__ = ["node", "start"]
 CHAIN = f"evm:{CHAIN_ID}"

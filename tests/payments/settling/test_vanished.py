@@ -11,7 +11,7 @@ from tests.payments.settling.conftest import Shop, Worker, outcomes
 from tests.payments.settling.test_ends import look, slot
 from tests.send.node import Node
 from workers import broadcast, signers, stranded
-from workers.signers import LOWER_LOOKS
+from workers.lane import LOWER_LOOKS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
