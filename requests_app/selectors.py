@@ -10,6 +10,7 @@ from uuid import UUID
 
 import psycopg
 
+from requests_app import depths
 from requests_app.states import Kind, Status
 from requests_app.store import requests as store
 
@@ -61,19 +62,24 @@ def find_job(
     ext_job_id: UUID,
     kind: Kind | None = None,
     spare_shares: bool = False,
+    placed: bool = False,
 ) -> JobView | None:
     """The client's job of this id (and kind, when the route names one); None for a stranger's or an unknown id.
 
-    `spare_shares`: all stored shares of a completed user decrypt, not only as many as it needs.
+    `spare_shares`: all stored shares of a completed user decrypt, not only as many as it needs. `placed`: while it waits, its
+    place in the queue, too.
     """
     if kind is None:
         view = store.find_view(conn, client_id, ext_job_id)
         if view is None:
             return None
         kind = Kind(view.kind)
-    row = store.find_job(conn, client_id, kind, ext_job_id, spare_shares)
+    known = depths.recall(kind)
+    row = store.find_job(conn, client_id, kind, ext_job_id, spare_shares=spare_shares, placed=placed, depths=known)
     if row is None:
         return None
+    if known is None and row.tx_queue_size is not None:
+        depths.learn(kind, depths.Depths(row.readiness_queue_size, row.tx_queue_size))
     response_column = "gw_consensus_tx_hash" if kind is Kind.USER_DECRYPT else "gw_response_tx_hash"
     return JobView(
         kind=kind,

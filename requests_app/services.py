@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import msgspec
 import psycopg
-from django.conf import settings
 
+from requests_app import depths
 from requests_app.crash_points import crash_point
 from requests_app.errors import RelayerError
 from requests_app.identity import uuid7
@@ -94,6 +94,7 @@ def submit(conn: psycopg.Connection[Any], submission: Submission, *, client_id: 
     if submission.kind is Kind.INPUT_PROOF:
         extra = uuid7()
     for _ in range(_SUBMIT_ROUNDS):
+        known = depths.recall(submission.kind)
         crash_point("before_submit_commit")
         row = store.submit(
             conn,
@@ -106,10 +107,11 @@ def submit(conn: psycopg.Connection[Any], submission: Submission, *, client_id: 
             body=body,
             extra=extra,
             deadline_seconds=deadline_seconds(status) or 0,
-            limit=settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN,
+            limit=depths.door(),
+            depths=known,
         )
         crash_point("after_submit_commit")
-        submitted = _outcome(row)
+        submitted = _outcome(submission.kind, row, counted=known is None)
         if submitted is not None:
             return submitted
     raise SubmitContended
@@ -117,6 +119,7 @@ def submit(conn: psycopg.Connection[Any], submission: Submission, *, client_id: 
 
 def _submit_denied(conn: psycopg.Connection[Any], submission: Submission, denial: Denial, client_id: int) -> Submitted:
     for _ in range(_SUBMIT_ROUNDS):
+        known = depths.recall(submission.kind)
         crash_point("before_submit_denied_commit")
         row = store.submit_denied(
             conn,
@@ -127,22 +130,24 @@ def _submit_denied(conn: psycopg.Connection[Any], submission: Submission, denial
             req_type=str(submission.req_type),
             label=denial.label,
             detail=denial.detail,
-            limit=settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN,
+            limit=depths.door(),
+            depths=known,
         )
         crash_point("after_submit_denied_commit")
-        submitted = _outcome(row)
+        submitted = _outcome(submission.kind, row, counted=known is None)
         if submitted is not None:
             return submitted
     raise SubmitContended
 
 
-def _outcome(row: Any) -> Submitted | None:
+def _outcome(kind: Kind, row: Any, *, counted: bool) -> Submitted | None:
     """Read the statement's answer; None when a twin came in between and the statement must run again."""
+    if counted:
+        depths.learn(kind, depths.Depths(row.ready, row.send))
     if not row.account_active:
         return Submitted(SubmitOutcome.ACCOUNT_DISABLED, row.ready, row.send)
     if row.id is None:
-        limit = settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN
-        full = row.ready >= limit or row.send >= limit
+        full = row.ready >= depths.door() or row.send >= depths.door()
         return Submitted(SubmitOutcome.QUEUE_FULL, row.ready, row.send) if full else None
     if row.ext_job_id is None:
         return None

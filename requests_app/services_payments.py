@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 from django.conf import settings
 
-from requests_app import authorizations
+from requests_app import authorizations, depths
 from requests_app.addresses import parse_address
 from requests_app.authorizations import Authorization, Transfer
 from requests_app.config import config
@@ -21,7 +21,7 @@ from requests_app.errors import (
     TerminalState,
     VersionConflict,
 )
-from requests_app.states import INTENT_FINAL, IntentState
+from requests_app.states import INTENT_FINAL, IntentState, Kind
 from requests_app.store import payments as store
 from requests_app.store.intents import Intent, find_intent
 from requests_app.store.session import transaction
@@ -171,8 +171,11 @@ def _check(intent: Intent, authorization: Authorization) -> None:
 
 
 def _check_room(conn: Connection) -> None:
-    limit = settings.QUEUE_CAPACITY - settings.QUEUE_SAFETY_MARGIN
-    if store.settle_depth(conn, limit) >= limit:
+    if depths.recall(Kind.PAYMENT) is not None:
+        return  # only what leaves room is remembered
+    depth = store.settle_depth(conn, depths.door())
+    depths.learn(Kind.PAYMENT, depths.Depths(0, depth))
+    if depth >= depths.door():
         raise QueueFull
 
 

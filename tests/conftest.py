@@ -94,6 +94,14 @@ def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("requests_app.store.turns.SCAN_SHARE", 1.0)
 
 
+@pytest.fixture(autouse=True)
+def no_known_depths() -> None:
+    """Nothing is known of an earlier test's queues."""
+    from requests_app.depths import forget
+
+    forget()
+
+
 @pytest.fixture
 def conn(transactional_db: None) -> Iterator[psycopg.Connection]:
     """A raw autocommit connection with a worker's time-outs, in the test database."""

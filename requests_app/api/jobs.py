@@ -27,14 +27,15 @@ def parse_job_id(text: str) -> UUID | None:
     return UUID(text) if _SPELLINGS(text) else None
 
 
-def job(client: Client, ext_job_id: UUID, kind: Kind | None = None) -> JobView:
-    """The client's job. Raises Refused(not_found), also for somebody else's id."""
+def job(client: Client, ext_job_id: UUID, kind: Kind | None = None, *, placed: bool = False) -> JobView:
+    """The client's job, with its place in the queue if `placed`. Raises Refused(not_found), also for somebody else's id."""
     view = find_job(
         web_connection(),
         client_id=client.id,
         ext_job_id=ext_job_id,
         kind=kind,
         spare_shares=_spare_wanted() is not None,
+        placed=placed,
     )
     if view is None:
         raise not_found()

@@ -1,5 +1,21 @@
 -- Requests: submit (one statement), the client's view of a job, timelines.
 
+-- name: counted_depths
+-- A part of other statements: how many jobs of the kind wait, counted up to a limit.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS ready,
+       (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS send;
+
+-- name: known_depths
+-- The same part where they were counted a moment ago.
+SELECT %(ready)s::int AS ready, %(send)s::int AS send;
+
+-- name: counted_place
+-- A part of find_job: how many jobs of the same queue and kind are not behind this one.
+CASE WHEN r.status IN ('queued', 'processing')
+     THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job a JOIN queue_job mine ON mine.job_key = v.kind::text || '/' || r.id
+                                  WHERE a.queue = mine.queue AND a.kind = v.kind AND a.id <= mine.id LIMIT %(cap)s) q)::int
+END;
+
 -- name: submit
 -- One statement: the account is locked and checked, a live twin is found or the row, its payload, first transition, job and
 -- client view are written, and the queue depths come back with it. No row for `id` and depths below the limit means that a
@@ -18,8 +34,7 @@ WITH account AS MATERIALIZED (
    WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
      AND CASE WHEN status IN ('queued', 'processing') THEN false ELSE true END
 ), depth AS (
-  SELECT (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS ready,
-         (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS send
+  {depths}
 ), inserted AS (
   INSERT INTO {table} (ext_job_id, int_job_id, status, deadline_at {extra_column})
   SELECT %(ext)s, %(hash)b, %(status)s, clock_timestamp() + make_interval(secs => %(deadline)s) {extra_value}
@@ -64,8 +79,7 @@ WITH account AS MATERIALIZED (
    WHERE int_job_id = %(hash)b AND NOT (status IN ('failure', 'timed_out'))
      AND CASE WHEN status IN ('queued', 'processing') THEN false ELSE true END
 ), depth AS (
-  SELECT (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS ready,
-         (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = %(kind)s LIMIT %(cap)s) q)::int AS send
+  {depths}
 ), inserted AS (
   INSERT INTO user_decrypt_req (ext_job_id, int_job_id, status, req_type, fail_label, fail_detail, completed_at)
   SELECT %(ext)s, %(hash)b, 'failure', %(req_type)s, %(label)s, %(detail)s, clock_timestamp()
@@ -98,23 +112,15 @@ SELECT found.id, found.status, found.fresh, depth.ready, depth.send, account.id 
 SELECT kind, request_id, canceled_at FROM request_client WHERE ext_job_id = %(ext)s AND client_id = %(client)s;
 
 -- name: find_job
--- A client's job with everything an answer needs, in one index look-up a table. Depth and position are counted only while
--- the row waits, shares are read only when it is completed.
+-- A client's job with everything an answer needs, in one index look-up a table. Depths and place are wanted only while the
+-- row waits, shares are read only when it is completed.
 SELECT r.id, r.status, r.created_at, r.updated_at, r.fail_label, r.fail_detail, r.fail_selector, r.gw_reference_id, r.gw_req_tx_hash,
        {columns}, v.ext_job_id AS view_id, v.canceled_at,
        extract(epoch FROM clock_timestamp() - r.state_entered_at)::float8 AS in_state_seconds,
-       CASE WHEN r.status = 'queued'
-            THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = v.kind LIMIT %(cap)s) q)::int
-       END AS readiness_queue_size,
-       CASE WHEN r.status IN ('queued', 'processing')
-            THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = v.kind LIMIT %(cap)s) q)::int
-       END AS tx_queue_size,
-       CASE WHEN r.status IN ('queued', 'processing')
-            THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job a JOIN queue_job mine ON mine.job_key = v.kind::text || '/' || r.id
-                                         WHERE a.queue = mine.queue AND a.kind = v.kind AND a.id <= mine.id LIMIT %(cap)s) q)::int
-       END AS queue_position
+       waiting.ready AS readiness_queue_size, waiting.send AS tx_queue_size, {place} AS queue_position
        {shares}
   FROM request_client v JOIN {table} r ON r.id = v.request_id
+  LEFT JOIN LATERAL (SELECT * FROM ({depths}) depth WHERE r.status IN ('queued', 'processing')) waiting ON true
  WHERE v.ext_job_id = %(ext)s AND v.client_id = %(client)s AND v.kind = %(kind)s;
 
 -- name: find_statuses

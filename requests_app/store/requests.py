@@ -6,11 +6,14 @@ from typing import Any
 from uuid import UUID
 
 import psycopg
+from psycopg.types.numeric import Int4
 
+from requests_app import sql
+from requests_app.depths import Depths
 from requests_app.states import Kind
 from requests_app.store.session import Row, fetch_all, fetch_one, fetch_only, run
 
-# Counts stop here: a longer queue changes no answer (Retry-After is clamped long before).
+# Counts of a GET stop here: a longer queue changes no answer (Retry-After is clamped long before).
 DEPTH_CAP = 20_000
 
 _EXTRA_COLUMN = {Kind.USER_DECRYPT: ", req_type", Kind.PUBLIC_DECRYPT: "", Kind.INPUT_PROOF: ", int_request_id"}
@@ -48,8 +51,12 @@ def submit(
     extra: str | UUID | None,
     deadline_seconds: float,
     limit: int,
+    depths: Depths | None,
 ) -> Row:
-    """Run the submit statement once. `body` is JSON text; `limit` is the depth at which the door closes."""
+    """Run the submit statement once. `body` is JSON text; `limit` is the depth at which the door closes.
+
+    `depths`: what is known of the queues; counted when None.
+    """
     column = _EXTRA_COLUMN[kind]
     return fetch_only(
         conn,
@@ -66,9 +73,10 @@ def submit(
             "extra": extra,
             "deadline": deadline_seconds,
             "limit": limit,
-            "cap": DEPTH_CAP,
+            **_depth_values(depths, limit),
         },
         table=kind.table,
+        depths=_depths_part(depths),
         extra_column=column,
         extra_value=", %(extra)s" if column else "",
     )
@@ -85,6 +93,7 @@ def submit_denied(
     label: str,
     detail: str,
     limit: int,
+    depths: Depths | None,
 ) -> Row:
     """Run the submit statement for a user decrypt that is proven bad: a new row of it begins and ends as a failure."""
     return fetch_only(
@@ -101,9 +110,20 @@ def submit_denied(
             "label": label,
             "detail": detail,
             "limit": limit,
-            "cap": DEPTH_CAP,
+            **_depth_values(depths, limit),
         },
+        depths=_depths_part(depths),
     )
+
+
+def _depths_part(depths: Depths | None) -> str:
+    """Two texts and not one with a switch: the server's plan for many executions would be chosen for the dearer case."""
+    return sql.statement("requests", "counted_depths" if depths is None else "known_depths")
+
+
+def _depth_values(depths: Depths | None, cap: int) -> dict[str, int]:
+    # Always of one type: psycopg sends small numbers in small types, and the server would plan the statement for each of them.
+    return {"cap": cap} if depths is None else {"ready": Int4(depths.ready), "send": Int4(depths.send)}
 
 
 def find_view(conn: psycopg.Connection[Any], client_id: int, ext_job_id: UUID) -> Row | None:
@@ -112,25 +132,34 @@ def find_view(conn: psycopg.Connection[Any], client_id: int, ext_job_id: UUID) -
 
 
 def find_job(
-    conn: psycopg.Connection[Any], client_id: int, kind: Kind, ext_job_id: UUID, spare_shares: bool = False
+    conn: psycopg.Connection[Any],
+    client_id: int,
+    kind: Kind,
+    ext_job_id: UUID,
+    *,
+    spare_shares: bool,
+    placed: bool,
+    depths: Depths | None,
 ) -> Row | None:
     """A client's job with its columns, depths while it waits, shares when a user decrypt is completed; or None.
 
-    The shares are the earliest up to the threshold, or all that are stored with `spare_shares`.
+    The shares are the earliest up to the threshold, or all that are stored with `spare_shares`. `placed`: with its place in
+    the queue. `depths`: what is known of the queues; counted when None.
     """
-    parameters = {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP}
-    if kind is Kind.USER_DECRYPT:
-        return fetch_one(
-            conn,
-            "requests",
-            "find_job",
-            {**parameters, "spare": spare_shares},
-            table=kind.table,
-            columns=_OWN_COLUMNS[kind],
-            shares=_SHARES,
-        )
-    columns = _OWN_COLUMNS[kind]
-    return fetch_one(conn, "requests", "find_job", parameters, table=kind.table, columns=columns, shares="")
+    wants_shares = kind is Kind.USER_DECRYPT
+    values = {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP}
+    values |= _depth_values(depths, DEPTH_CAP)
+    return fetch_one(
+        conn,
+        "requests",
+        "find_job",
+        {**values, "spare": spare_shares} if wants_shares else values,
+        table=kind.table,
+        columns=_OWN_COLUMNS[kind],
+        shares=_SHARES if wants_shares else "",
+        depths=_depths_part(depths),
+        place=sql.statement("requests", "counted_place") if placed else "NULL::int",
+    )
 
 
 def find_statuses(conn: psycopg.Connection[Any], kinds: list[int], ids: list[int]) -> list[Row]:

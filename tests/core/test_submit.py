@@ -36,7 +36,7 @@ def test_a_new_request_is_row_payload_transition_job_and_view(conn):
     result = submit(conn, public(), client_id=account)
     assert (result.outcome, result.status) == (SubmitOutcome.INSERTED, Status.QUEUED)
     assert counts(conn, *WRITTEN) == [1, 1, 1, 1, 1]
-    job = find_job(conn, client_id=account, ext_job_id=result.ext_job_id, kind=Kind.PUBLIC_DECRYPT)
+    job = find_job(conn, client_id=account, ext_job_id=result.ext_job_id, kind=Kind.PUBLIC_DECRYPT, placed=True)
     assert (job.status, job.queue_position, job.readiness_queue_size) == (Status.QUEUED, 1, 1)
     assert [entry.verb for entry in timeline(conn, Kind.PUBLIC_DECRYPT, result.request_id)] == ["submit"]
 

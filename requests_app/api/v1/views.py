@@ -56,10 +56,10 @@ class JobStatusView(ProblemView):
         client = authenticate(request)
         ext_job_id = job_id_of(job_id)
         seconds = wait_seconds(request.GET.get("wait"))
-        view = job(client, ext_job_id, self.kind)
+        view = job(client, ext_job_id, self.kind, placed=True)
         if seconds and is_pending(view):
             watch.wait((view.kind, view.request_id), seconds)
-            view = job(client, ext_job_id, self.kind)
+            view = job(client, ext_job_id, self.kind, placed=True)
         return row_response(view)
 
 
