@@ -31,8 +31,10 @@ def test_outcome_unknown_broadcast_again_completes_it(desk: Desk) -> None:
 
 def test_fee_ceiling_the_nodes_are_asked_and_a_higher_fee_completes_it(desk: Desk) -> None:
     desk.add(UNDERPRICED)
-    job_id, request = desk.post()
     asked = lambda: desk.stack.rpc.call("anvil_setNextBlockBaseFeePerGas", hex(DEAR_WEI))  # noqa: E731
+    asked()
+    job_id, request = desk.post()
+    desk.patient(request)
     case, reason = desk.case_of(Kind.INPUT_PROOF, request, meanwhile=asked)
     assert reason == "fee_ceiling"
     page = desk.open("ada", case)
