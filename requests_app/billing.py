@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.conf import settings
 from psycopg import Connection
@@ -16,6 +16,8 @@ from requests_app.store import bills, usage
 from requests_app.store.usage import Billable
 from requests_app.transitions.bills import Bill, make_bill, token_units
 from requests_app.transitions.intents import Terms
+
+DISABLED: Final = "the account is disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,18 @@ class Due(NamedTuple):
     def obstacle(self) -> str | None:
         """Why no bill can be made, or None."""
         if not self.active:
-            return "the account is disabled"
+            return DISABLED
         if self.payer is None:
             return "no payer's address: BILLING_PAYERS, or --payer"
         return None
+
+
+class Billed(NamedTuple):
+    """What became of a client's usage: a bill, or why there is none. Neither: another run has billed it meanwhile."""
+
+    due: Due
+    bill: Bill | None
+    obstacle: str | None
 
 
 def biller() -> Biller:
@@ -95,17 +105,17 @@ def due(conn: Connection[Any], by: Biller, least: int, *, payers: dict[str, str]
     ]
 
 
-def make_bills(conn: Connection[Any], by: Biller, wanted: Iterable[Due]) -> list[Bill]:
-    """A payment for each client that can be billed, one transaction each; an account that was disabled meanwhile has none."""
-    made = []
-    for one in wanted:
-        if one.obstacle is not None or one.payer is None:
-            continue
-        terms = Terms(by.chain, by.token_text, one.payer, by.merchant, one.amount)
-        try:
-            bill = make_bill(conn, one.account_id, one.usage.upto_minute, terms, by.token.decimals, by.lifetime_seconds)
-        except AccountDisabled:
-            continue
-        if bill is not None:
-            made.append(bill)
-    return made
+def make_bills(conn: Connection[Any], by: Biller, wanted: Iterable[Due]) -> list[Billed]:
+    """A payment for each client that can be billed, one transaction each; what became of each."""
+    return [_bill(conn, by, one) for one in wanted]
+
+
+def _bill(conn: Connection[Any], by: Biller, one: Due) -> Billed:
+    if one.obstacle is not None or one.payer is None:
+        return Billed(one, None, one.obstacle)
+    terms = Terms(by.chain, by.token_text, one.payer, by.merchant, one.amount)
+    try:
+        bill = make_bill(conn, one.account_id, one.usage.upto_minute, terms, by.token.decimals, by.lifetime_seconds)
+    except AccountDisabled:  # meanwhile
+        return Billed(one, None, DISABLED)
+    return Billed(one, bill, None)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings as django_settings
 from django.core.management import CommandError, call_command
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 from pytest_django import Settings
 
+from requests_app import billing
 from requests_app.authorizations import Authorization, is_signed_by_payer
 from requests_app.config import config
+from requests_app.management.commands.relayer_bill import EXIT_NOT_BILLED
 from requests_app.services_payments import transfer_of
 from requests_app.store.intents import find_intent
 from tests.payments.terms import MERCHANT, add_account
@@ -46,9 +50,12 @@ def configured(settings: Settings) -> Any:
     config.cache_clear()
 
 
-def run(*words: str) -> str:
+def run(*words: str, code: int | None = None) -> str:
+    """What it prints when it ends with this exit code."""
     out = io.StringIO()
-    call_command("relayer_bill", *words, stdout=out)
+    with pytest.raises(SystemExit) if code else contextlib.nullcontext() as ended:
+        call_command("relayer_bill", *words, stdout=out)
+    assert ended is None or ended.value.code == code
     return out.getvalue()
 
 
@@ -56,15 +63,17 @@ def test_a_client_can_sign_what_the_bill_says(conn: psycopg.Connection[Any]) -> 
     rich, nameless = add_account(conn, "rich"), add_account(conn, "nameless")
     used(conn, rich, 5, 2_500_001)
     used(conn, nameless, 5, 10**6)
-    planned = json.loads(run("--dry-run", "--json"))["bills"]
+    planned = json.loads(run("--dry-run", "--json", code=EXIT_NOT_BILLED))["bills"]
     assert [(one["account"], one["amount"], one["payment"]) for one in planned] == [
         ("rich", "3", None),
         ("nameless", "1", None),
     ]
     assert rows(conn)["billed"] == 0
-    bills = {one["account"]: one for one in json.loads(run("--json"))["bills"]}
+    answer = json.loads(run("--json", code=EXIT_NOT_BILLED))
+    bills = {one["account"]: one for one in answer["bills"]}
     assert bills["nameless"]["payment"] is None
     assert "BILLING_PAYERS" in bills["nameless"]["obstacle"]
+    assert answer["not_billed"] == [{"account": "nameless", "why": bills["nameless"]["obstacle"]}]
     bill = bills["rich"]
     intent = find_intent(conn, bill["payment"], rich)
     assert intent is not None
@@ -76,7 +85,8 @@ def test_a_client_can_sign_what_the_bill_says(conn: psycopg.Connection[Any]) -> 
     assert is_signed_by_payer(transfer, Authorization(0, until, intent.ref, bytes(signed.signature)))
     assert json.loads(run("--open", "--json"))[0]["reference"] == bill["payment"]
     assert "1 open bills" in run("--open")
-    assert json.loads(run("--json"))["bills"] == [bills["nameless"]]  # nothing is billed twice
+    again = json.loads(run("--json", code=EXIT_NOT_BILLED))
+    assert again["bills"] == [bills["nameless"]]  # nothing is billed twice
 
 
 def test_one_account_with_its_payer(conn: psycopg.Connection[Any]) -> None:
@@ -91,8 +101,44 @@ def test_one_account_with_its_payer(conn: psycopg.Connection[Any]) -> None:
 def test_a_disabled_account_is_not_billed(conn: psycopg.Connection[Any]) -> None:
     used(conn, add_account(conn, "rich"), 5, 10**6)
     conn.execute("UPDATE client_account SET status = 'disabled'")
-    assert "disabled" in run()
+    assert "disabled" in run(code=EXIT_NOT_BILLED)
     assert rows(conn) == {"unsettled": 10**6, "billed": 0, "settled": 0}
+
+
+def test_one_that_is_disabled_while_the_others_are_billed(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to be left out without a word, and the command said that all was well."""
+    for name in ("rich", "late"):
+        used(conn, add_account(conn, name), 5, 10**6)
+    monkeypatch.setitem(django_settings.BILLING_PAYERS, "late", PAYER)
+    find = billing.due
+
+    def disabled_after(*args: Any, **words: Any) -> Any:
+        found = find(*args, **words)
+        conn.execute("UPDATE client_account SET status = 'disabled' WHERE name = 'late'")
+        return found
+
+    monkeypatch.setattr(billing, "due", disabled_after)
+    answer = json.loads(run("--json", code=EXIT_NOT_BILLED))
+    assert answer["not_billed"] == [{"account": "late", "why": "the account is disabled"}]
+    assert [one["account"] for one in answer["bills"] if one["payment"]] == ["rich"]
+
+
+def test_what_another_run_bills_at_the_same_time_is_no_failure(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used(conn, add_account(conn, "rich"), 5, 10**6)
+    find = billing.due
+
+    def billed_after(*args: Any, **words: Any) -> Any:
+        found = find(*args, **words)
+        monkeypatch.setattr(billing, "due", find)
+        assert "1 of 1 billed" in run()
+        return found
+
+    monkeypatch.setattr(billing, "due", billed_after)
+    assert "billed meanwhile" in run()
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from tqdm import tqdm
 
 from requests_app import authorizations, billing
-from requests_app.billing import Biller, Due
+from requests_app.billing import Billed, Biller
 from requests_app.errors import ConfigurationError
 from requests_app.services_payments import transfer_of, valid_before
 from requests_app.store import bills
 from requests_app.store.accounts import account_by_name
 from requests_app.store.session import connect
-from requests_app.transitions.bills import Bill
+
+EXIT_NOT_BILLED: Final = 2
 
 
 class Command(BaseCommand):
-    """One payment a client, each in its own transaction; run it as often as you like: no usage is billed twice."""
+    """One payment a client, each in its own transaction; run it as often as you like: no usage is billed twice.
+
+    Exit code 2 when somebody owes and could not be billed (with --dry-run: could not be), after everybody else was.
+    """
 
     help = (
         "Make payments for usage that no bill has claimed; the client finds, signs and authorizes its own over the API."
@@ -54,26 +58,28 @@ class Command(BaseCommand):
             wanted = [one for one in found if name in (None, one.name)]
             hidden = options["json"] or not sys.stderr.isatty()
             shown = tqdm(wanted, unit=" clients", disable=hidden)
-            made = [] if options["dry_run"] else billing.make_bills(conn, by, shown)
-        self._say(by, wanted, made, options)
+            if options["dry_run"]:
+                results = [Billed(one, None, one.obstacle) for one in wanted]
+            else:
+                results = billing.make_bills(conn, by, shown)
+        self._say(by, results, options)
+        if any(one.obstacle for one in results):
+            sys.exit(EXIT_NOT_BILLED)
 
-    def _say(self, by: Biller, wanted: list[Due], made: list[Bill], options: dict[str, Any]) -> None:
-        by_account = {one.intent.account_id: one for one in made}
+    def _say(self, by: Biller, results: list[Billed], options: dict[str, Any]) -> None:
         if options["json"]:
-            documents = [_document(by, one, by_account.get(one.account_id)) for one in wanted]
-            self.stdout.write(json.dumps({"dry_run": options["dry_run"], "bills": documents}))
+            refused = [{"account": one.due.name, "why": one.obstacle} for one in results if one.obstacle]
+            bills_of = [_document(by, one) for one in results]
+            self.stdout.write(json.dumps({"dry_run": options["dry_run"], "bills": bills_of, "not_billed": refused}))
             return
-        for one in wanted:
-            bill = by_account.get(one.account_id)
-            amount = bill.intent.amount if bill else one.amount
+        for one in results:
+            amount = one.bill.intent.amount if one.bill else one.due.amount
             price = f"{amount / 10**by.token.decimals:,.6f} {by.token.symbol}"
-            told = (
-                bill.intent.public_id
-                if bill
-                else one.obstacle or ("would be billed" if options["dry_run"] else "not billed")
-            )
-            self.stdout.write(f"{one.name:<32} {price:>24}  {one.usage.messages:>10,} envelopes  {told}")
-        self.stdout.write(f"{len(made)} of {len(wanted)} billed")
+            told = one.bill.intent.public_id if one.bill else one.obstacle
+            told = told or ("would be billed" if options["dry_run"] else "billed meanwhile by another run")
+            self.stdout.write(f"{one.due.name:<32} {price:>24}  {one.due.usage.messages:>10,} envelopes  {told}")
+        made = sum(one.bill is not None for one in results)
+        self.stdout.write(f"{made} of {len(results)} billed")
 
     def _say_open(self, rows: list[bills.OpenBill], *, as_json: bool) -> None:
         if as_json:
@@ -86,7 +92,8 @@ class Command(BaseCommand):
         self.stdout.write(f"{len(rows)} open bills")
 
 
-def _document(by: Biller, due: Due, bill: Bill | None) -> dict[str, Any]:
+def _document(by: Biller, one: Billed) -> dict[str, Any]:
+    due, bill = one.due, one.bill
     document: dict[str, Any] = {
         "account": due.name,
         "picodollars": bill.covers.spend if bill else due.usage.spend,
@@ -95,7 +102,7 @@ def _document(by: Biller, due: Due, bill: Bill | None) -> dict[str, Any]:
         "token": by.token_text,
         "payer": due.payer,
         "merchant": by.merchant,
-        "obstacle": due.obstacle,
+        "obstacle": one.obstacle,
         "payment": None,
     }
     if bill is not None:
