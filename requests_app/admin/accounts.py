@@ -53,7 +53,7 @@ class AccountAdmin(ExtraPages, RecordAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list, with the way to a new client for those who may make one."""
         links = [("New client", reverse("admin:relayer_account_create"), False)] if may_manage(request) else []
-        return super().changelist_view(request, {**(extra_context or {}), "list_links": links})  # type: ignore[no-any-return]
+        return super().changelist_view(request, {**(extra_context or {}), "list_links": links})
 
     def create_view(self, request: HttpRequest) -> HttpResponse:
         """A form for a new client; after the POST its first key, this once."""

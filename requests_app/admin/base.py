@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.admin import ShowFacets
+from django.contrib.admin import AdminSite, ShowFacets
 from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.core.exceptions import BadRequest, PermissionDenied
@@ -47,6 +47,14 @@ class RecordAdmin(ModelAdmin):
     list_filter_sheet = False
     list_before_template = "admin/relayer/list_links.html"
     ordering: tuple[str, ...] = ("-pk",)
+    singular: str = ""
+    """What one row is called, where the model's own name is not ours to give."""
+    plural: str = ""
+
+    def __init__(self, model: type[Model], admin_site: AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.singular = self.singular or str(self.opts.verbose_name)
+        self.plural = self.plural or str(self.opts.verbose_name_plural)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Nobody adds history by hand."""
@@ -63,6 +71,11 @@ class RecordAdmin(ModelAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[KeysetList]:
         """Pages by key."""
         return KeysetList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """The list under its name: nothing here is selected, and nothing changed."""
+        title = {"title": capfirst(self.plural)}
+        return super().changelist_view(request, {**title, **(extra_context or {})})  # type: ignore[no-any-return]
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Django's. Raises BadRequest for parameters that no database takes."""
@@ -93,7 +106,7 @@ class RecordAdmin(ModelAdmin):
 
     def page_title(self, obj: Any) -> str:
         """The heading of one row's page."""
-        return f"{self.opts.verbose_name.capitalize()} {obj}"
+        return f"{capfirst(self.singular)} {obj}"
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -104,7 +117,7 @@ class RecordAdmin(ModelAdmin):
         _refuse_nul(request.POST, object_id)
         obj = self.get_object(request, unquote(object_id))
         if obj is None:
-            self.message_user(request, f"There is no {self.opts.verbose_name} {object_id}.", messages.WARNING)
+            self.message_user(request, f"There is no {self.singular} {object_id}.", messages.WARNING)
             return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
         if request.method == "POST":
             answer = self.act(request, obj)

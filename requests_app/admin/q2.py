@@ -38,6 +38,7 @@ def task_sections(obj: Any) -> Sequence[Section]:
 class ScheduleAdmin(RecordAdmin):
     """The safety net that starts shifts when no successor was enqueued."""
 
+    singular, plural = "schedule", "schedules"
     list_display = ("name", "func", "schedule_type", "repeats", "next", "cluster")
     ordering = ("id",)
 
@@ -51,6 +52,7 @@ class ScheduleAdmin(RecordAdmin):
 class QueuedTaskAdmin(RecordAdmin):
     """Shifts that wait for a worker."""
 
+    singular, plural = "queued shift", "queued shifts"
     list_display = ("id", "key", "lock")
     ordering = ("id",)
 
@@ -67,6 +69,7 @@ class QueuedTaskAdmin(RecordAdmin):
 class FailureAdmin(RecordAdmin):
     """Shifts that ended with an error."""
 
+    singular, plural = "failed shift", "failed shifts"
     list_display = ("name", "func", "started", "stopped", "attempt_count")
     ordering = ("-started",)
 
@@ -79,6 +82,7 @@ class FailureAdmin(RecordAdmin):
 class SuccessAdmin(RecordAdmin):
     """Shifts that ended well (kept only when q2 is told to keep them)."""
 
+    singular, plural = "finished shift", "finished shifts"
     list_display = ("name", "func", "started", "stopped")
     ordering = ("-started",)
 

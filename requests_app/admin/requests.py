@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.text import capfirst
 from unfold.decorators import display
 
 from requests_app.admin import cells
@@ -144,7 +145,7 @@ class RequestAdmin(RecordAdmin):
 
     def page_title(self, obj: GatewayRequest) -> str:
         """Kind and row number."""
-        return f"{self.opts.verbose_name.capitalize()} #{obj.pk}"
+        return f"{capfirst(self.singular)} #{obj.pk}"
 
     @display(description="Job id", ordering="id")
     def job(self, obj: GatewayRequest) -> Any:

@@ -103,7 +103,7 @@ class ReviewAdmin(ExtraPages, RecordAdmin):
         links.append(("CSV of this view", f"{export}?{request.GET.urlencode()}", False))
         note = "keys: j and k move, Enter opens, / searches"
         context = {**(extra_context or {}), "list_links": links, "list_note": note}
-        return super().changelist_view(request, context)  # type: ignore[no-any-return]
+        return super().changelist_view(request, context)
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
         """Who may use the list's actions."""

@@ -27,7 +27,7 @@ class Account(models.Model):
 
     class Meta:
         db_table = "client_account"
-        verbose_name = "client account"
+        verbose_name = "account"
         constraints = [one_of("status", [s.value for s in AccountStatus], "client_account_status_known")]
 
     def __str__(self) -> str:

@@ -19,6 +19,9 @@ class ChainIdentity(models.Model):
         db_table = "chain_identity"
         verbose_name_plural = "chain identities"
 
+    def __str__(self) -> str:
+        return str(self.chain_id)
+
 
 class EnvelopeSource(models.Model):
     """An originator: what is fetched and sealed together (one a chain and deployment)."""
@@ -34,6 +37,7 @@ class EnvelopeSource(models.Model):
 
     class Meta:
         db_table = "envelope_source"
+        verbose_name = "source"
         constraints = [
             models.CheckConstraint(condition=Q(source_id__gt=0), name="envelope_source_positive"),
             models.CheckConstraint(condition=Q(band_blocks__gt=0), name="envelope_source_band_positive"),
@@ -194,6 +198,10 @@ class EnvelopeConflict(models.Model):
 
     class Meta:
         db_table = "envelope_conflict"
+        verbose_name = "conflict"
+
+    def __str__(self) -> str:
+        return f"at {self.position} of source {self.source_id}"
 
 
 class EnvelopeMeta(models.Model):

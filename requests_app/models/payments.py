@@ -39,7 +39,7 @@ class PaymentIntent(models.Model):
 
     class Meta:
         db_table = "payment_intent"
-        verbose_name = "payment intent"
+        verbose_name = "payment"
         constraints = [
             one_of("state", [state.value for state in IntentState], "payment_intent_state_known"),
             models.CheckConstraint(condition=Q(amount__gt=0), name="payment_intent_amount_positive"),
@@ -99,7 +99,7 @@ class IntentTransitionRow(models.Model):
 
     class Meta:
         db_table = "intent_transition"
-        verbose_name = "intent transition"
+        verbose_name = "payment transition"
 
 
 class IdempotencyRecord(models.Model):

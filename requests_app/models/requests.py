@@ -166,7 +166,7 @@ class RequestTransition(models.Model):
         indexes = [models.Index(fields=["kind", "request_id", "id"], name="req_transition_request")]
 
     def __str__(self) -> str:
-        return f"{self.from_status} → {self.to_status}"
+        return f"{self.from_status or ''} → {self.to_status}".strip()
 
 
 class GatewayRef(models.Model):
@@ -211,6 +211,9 @@ class UserDecryptShare(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["gw_reference_id", "share_index"], name="user_decrypt_share_once")
         ]
+
+    def __str__(self) -> str:
+        return f"#{self.pk}"
 
 
 class KeptShare(models.Model):

@@ -57,6 +57,29 @@ def test_every_list_and_page_opens_for_a_viewer(scene: Scene, as_role: Callable[
         assert client.get(reverse(f"admin:{name}", args=args)).status_code == 200, name
 
 
+def words(html: str, start: str, end: str) -> str:
+    """The text between two marks of a page."""
+    found = re.search(f"{start}(.*?){end}", html, re.DOTALL)
+    assert found is not None, start
+    return " ".join(re.sub("<[^>]+>", " ", found[1]).split())
+
+
+def test_head_and_sidebar_name_a_page_alike(scene: Scene, admin_client: Client) -> None:
+    """The head said "Payment intents" and "Successful tasks" where the sidebar had led to "Payments" and "Finished shifts"."""
+    for model in admin.site._registry:
+        html = admin_client.get(list_url(model)).content.decode()
+        entry = words(html, r'<a [^>]*[ ]active">.*?</span>\s*<span>', "</span>")
+        head = words(html, '<h1 class="overflow', "</h1>")
+        assert head.endswith(entry), (head, entry)
+        row = model._default_manager.first()
+        if row is not None and model in RECORDS:
+            html = admin_client.get(change_url(model, row.pk)).content.decode()
+            assert words(html, '<h1 class="overflow', "</h1>") == head
+            title = words(html, "<title>", "</title>")
+            assert " object (" not in title, title
+            assert "None" not in title, title
+
+
 def test_scene_reaches_most_tables(scene: Scene) -> None:
     """The test above would pass over an empty database."""
     empty = {m.__name__ for m in RECORDS if m._meta.app_label == "requests_app" and not m._default_manager.exists()}
