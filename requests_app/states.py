@@ -214,12 +214,6 @@ def sources(verb: Verb) -> list[str]:
     return sorted(state.value for state in TRANSITIONS[verb].sources)
 
 
-def allowed(verb: Verb, status: Status, actor: Actor) -> bool:
-    """Whether the table lets `actor` apply `verb` to a row in `status`."""
-    row = TRANSITIONS[verb]
-    return status in row.sources and actor in row.actors
-
-
 class IntentState(StrEnum):
     """Where a payment intent stands, and by that who owns it (reference queue_settle 1.2)."""
 

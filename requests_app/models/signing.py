@@ -61,7 +61,6 @@ class Signer(models.Model):
     next_nonce = models.BigIntegerField(null=True)
     max_inflight = models.IntegerField(db_default=256)
     chain_nonce_latest = models.BigIntegerField(null=True)
-    chain_nonce_final = models.BigIntegerField(null=True)
     nonce_moved_at = models.DateTimeField(null=True)  # when chain_nonce_latest was last seen to rise
     balance_wei = WeiField(null=True)
     fee_balance = WeiField(null=True)

@@ -160,13 +160,13 @@ SELECT 'seed-' || lpad(n::text, 3, '0'), %(base)s::timestamptz - interval '90 da
 SELECT id FROM client_account WHERE starts_with(name, 'seed-') ORDER BY name LIMIT %(count)s;
 
 -- name: seed_signers
-INSERT INTO signer (chain_id, address, next_nonce, chain_nonce_latest, chain_nonce_final, balance_wei, fee_balance, fee_allowance, last_synced_at)
-SELECT %(chain)s, substr(sha256(convert_to('signer/' || n, 'UTF8')), 1, 20), 0, 0, 0, 9871234500000000000, 1e30, 1e30, %(base)s::timestamptz
+INSERT INTO signer (chain_id, address, next_nonce, chain_nonce_latest, balance_wei, fee_balance, fee_allowance, last_synced_at)
+SELECT %(chain)s, substr(sha256(convert_to('signer/' || n, 'UTF8')), 1, 20), 0, 0, 9871234500000000000, 1e30, 1e30, %(base)s::timestamptz
   FROM generate_series(1, %(count)s::int) AS n RETURNING id;
 
 -- name: seed_nonces
 -- The signers' counters stand behind what was signed with them.
-UPDATE signer s SET next_nonce = n.next, chain_nonce_latest = n.latest, chain_nonce_final = n.latest
+UPDATE signer s SET next_nonce = n.next, chain_nonce_latest = n.latest
   FROM (SELECT signer_id, max(nonce) + 1 AS next, coalesce(max(nonce) FILTER (WHERE state IN ('mined', 'final')), -1) + 1 AS latest
           FROM nonce_slot GROUP BY signer_id) AS n
  WHERE s.id = n.signer_id;
