@@ -1,4 +1,4 @@
-"""Orders from the page of a signer or a source: a command, in one transaction with the check of the account (design 5.1.6, I11)."""
+"""Orders from the page of a signer, a source or a payment: a command, in one transaction with the check of the account (design 5.1.6, I11)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,16 @@ from psycopg import Connection
 from requests_app.crash_points import crash_point
 from requests_app.models.commands import CommandKind, Target
 from requests_app.reviewers import lock_reviewer
+from requests_app.states import Kind
 from requests_app.store import commands as store
 from requests_app.store.commands import NewCommand
 from requests_app.store.session import Row, fetch_one, transaction
 
-_FINDS: Final = {Target.SIGNER: "find_signer_of", Target.SOURCE: "find_source"}
+_FINDS: Final[dict[int, str]] = {
+    Target.SIGNER: "find_signer_of",
+    Target.SOURCE: "find_source",
+    Kind.PAYMENT: "find_payment",
+}
 
 
 class Told(StrEnum):
@@ -42,7 +47,7 @@ class Order:
 
 def give(
     conn: Connection[Any],
-    target: Target,
+    target: Target | Kind,
     target_id: int,
     order: Callable[[Row], Order],
     *,

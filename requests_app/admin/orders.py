@@ -1,4 +1,4 @@
-"""Orders from the page of a signer or a source: read from its form, and what became of earlier ones."""
+"""Orders from the page of a signer, a source or a payment: read from its form, and what became of earlier ones."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from requests_app.admin.page import Table
 from requests_app.models import Command
 from requests_app.models.commands import Target
 from requests_app.orders import Told
+from requests_app.states import Kind
 from requests_app.store.commands import CommandConflict
 
 _SHOWN: Final = 20
@@ -59,7 +60,7 @@ def give(request: HttpRequest, admin: Any, permission: str, tell: Callable[[str,
         admin.message_user(request, text, level)
 
 
-def orders_of(target: Target, target_id: int, page: str) -> Progress | None:
+def orders_of(target: Target | Kind, target_id: int, page: str) -> Progress | None:
     """What was ordered and what became of it; renews itself from the URL named `page` while an order is under way."""
     found = Command.objects.filter(target_kind=target, target_id=target_id).order_by("-created_at")
     orders = list(found[:_SHOWN])

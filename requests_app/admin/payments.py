@@ -7,18 +7,21 @@ from decimal import Decimal
 from typing import Any, Final
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.text import capfirst
 from unfold.decorators import display
 
 from requests_app.admin import cells
-from requests_app.admin.base import RecordAdmin
+from requests_app.admin.base import ExtraPages, RecordAdmin
 from requests_app.admin.explain import INTENT_MEANING
 from requests_app.admin.money import money
+from requests_app.admin.orders import renewed
 from requests_app.admin.page import Facts, Notice, Section, Table
+from requests_app.admin.payment_deeds import carry_out, deed_sections, orders_of
 from requests_app.admin.requests import MATCHES, CreatedFilter, fixed_bytes
 from requests_app.admin.subject import account_link, open_case, sending
 from requests_app.admin.webhooks import told_sections
@@ -230,8 +233,10 @@ def payments_in_review(address: str) -> list[int]:
 
 
 @admin.register(PaymentIntent)
-class PaymentAdmin(RecordAdmin):
-    """Payment intents, newest first."""
+class PaymentAdmin(ExtraPages, RecordAdmin):
+    """Payments, newest first."""
+
+    extra_pages = (("<int:payment_id>/orders/", "requests_app_payment_orders", "orders_view"),)
 
     list_display = ("payment", "status", "in_state", "sum", "parties", "transaction", "created")
     list_display_links = ("payment",)
@@ -250,7 +255,18 @@ class PaymentAdmin(RecordAdmin):
 
     def sections(self, request: HttpRequest, obj: Any) -> Sequence[Section]:
         """Everything known of the payment."""
-        return [*payment_sections(obj), *told_sections(Kind.PAYMENT, obj.pk)]
+        return [*deed_sections(request, obj), *payment_sections(obj), *told_sections(Kind.PAYMENT, obj.pk)]
+
+    def act(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        """Cancel it: a command."""
+        carry_out(request, self, obj)
+        return HttpResponseRedirect(self.page_url(obj))
+
+    def orders_view(self, request: HttpRequest, payment_id: int) -> HttpResponse:
+        """The orders alone; once none is under way the whole page is asked to come anew."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return renewed(request, orders_of(payment_id))
 
     def links(self, request: HttpRequest, obj: Any) -> Sequence[tuple[str, str]]:
         """The open review case."""

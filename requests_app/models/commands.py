@@ -14,11 +14,11 @@ from requests_app.states import Kind
 class CommandKind(StrEnum):
     """What a command asks for (design 5.1.6)."""
 
-    CANCEL = "cancel"
-    HITL = "hitl"
+    CANCEL = "cancel"  # a payment for which nothing is signed yet; clients cancel at once, without a command
+    HITL = "hitl"  # what a reviewer decided
     PAUSE_SIGNER = "pause_signer"
     RESUME_SIGNER = "resume_signer"
-    REDRIVE = "redrive"
+    REDRIVE = "redrive"  # of a halted source: read on. Jobs are given back by sweeps, dead letters from their own page
 
 
 class Target(IntEnum):

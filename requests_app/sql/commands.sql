@@ -97,6 +97,9 @@ SELECT id, chain_id, address, status, status_reason FROM signer WHERE id = %(id)
 -- name: find_source
 SELECT source_id, halted, chain_id FROM envelope_source WHERE source_id = %(id)s FOR UPDATE;
 
+-- name: find_payment
+SELECT id, state FROM payment_intent WHERE id = %(id)s FOR UPDATE;
+
 -- name: without_limit
 -- For the rest of the transaction: how much a person's order takes back is not known before.
 SELECT set_config('statement_timeout', '0', true) AS before;

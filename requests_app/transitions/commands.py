@@ -18,7 +18,7 @@ from requests_app.states import FINAL, Actor, Kind, Status, Verb
 from requests_app.store import commands as store
 from requests_app.store import requests as request_store
 from requests_app.store.commands import OpenCommand, Outcome, SlotView
-from requests_app.store.queue import READY, SEND, Subject, enqueue_jobs
+from requests_app.store.queue import SEND, Subject, enqueue_jobs
 from requests_app.store.session import fetch_one, run
 from requests_app.transitions import generic, payment_commands
 from requests_app.transitions.generic import Change
@@ -60,7 +60,7 @@ def apply(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
     if command.kind is CommandKind.HITL:
         effect = _DECISIONS.get(str(command.payload.get("action")))
     else:
-        effect = _KINDS[command.kind]
+        effect = _KINDS.get(command.kind)
     return effect(conn, command, epoch) if effect else rejected("unknown action")
 
 
@@ -126,7 +126,8 @@ def _resend(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
         return rejected(refusal)
     verdict = move(conn, command, Verb.RESEND, Actor.OPERATOR, epoch)
     if verdict.outcome is Outcome.APPLIED:
-        _enqueue(conn, subject, SEND)
+        row = fetch_one(conn, "commands", "tenant_of", {"kind": subject.kind.value, "id": subject.id})
+        enqueue_jobs(conn, SEND, [(subject, row.tenant if row else 0)])
     return verdict
 
 
@@ -158,31 +159,13 @@ def _acknowledge(conn: Connection[Any], command: OpenCommand, epoch: int) -> Ver
     return Verdict(Outcome.APPLIED if closed else Outcome.SUPERSEDED)
 
 
-def _cancel(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
-    subject, verdict = judged(conn, command)
-    if verdict is not None:
-        return verdict
-    change = Change(subject.id, label="internal_server_error", detail="canceled by client")
-    verdict = move(conn, command, Verb.CANCEL, Actor.API, epoch, change)
-    if verdict.outcome is Outcome.APPLIED:
-        request_store.drop_job(conn, subject.kind, subject.id)
-    return verdict
-
-
-def _redrive(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
-    """Give a waiting request a job again, or let a halted source go on."""
-    if command.target_kind == Target.SOURCE:
-        lifted = run(conn, "commands", "lift_halt", {"id": command.target_id})
-        generic.close_reviews(conn, Target.SOURCE, [command.target_id], "lift_halt")
-        return Verdict(Outcome.APPLIED if lifted else Outcome.SUPERSEDED)
-    subject, verdict = judged(conn, command)
-    if verdict is not None:
-        return verdict
-    row = request_store.lock_request(conn, subject.kind, subject.id)
-    queue = {Status.QUEUED: READY, Status.PROCESSING: SEND}.get(Status(row.status)) if row else None
-    if queue is None:
-        return Verdict(Outcome.SUPERSEDED, {"status": row.status if row else None})
-    return Verdict(Outcome.APPLIED, {"queue": queue, "new": _enqueue(conn, subject, queue) == 1})
+def _lift_halt(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
+    """Let a halted source go on."""
+    if command.target_kind != Target.SOURCE:
+        return rejected("not found")
+    lifted = run(conn, "commands", "lift_halt", {"id": command.target_id})
+    generic.close_reviews(conn, Target.SOURCE, [command.target_id], "lift_halt")
+    return Verdict(Outcome.APPLIED if lifted else Outcome.SUPERSEDED)
 
 
 def _pause(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
@@ -206,16 +189,10 @@ def _signer(
     return Verdict(Outcome.APPLIED if changed else Outcome.SUPERSEDED, {"was": row.status, "reason": row.status_reason})
 
 
-def _enqueue(conn: Connection[Any], subject: Subject, queue: str) -> int:
-    row = fetch_one(conn, "commands", "tenant_of", {"kind": subject.kind.value, "id": subject.id})
-    return enqueue_jobs(conn, queue, [(subject, row.tenant if row else 0)])
-
-
 _KINDS: Final[dict[CommandKind, Effect]] = {
-    CommandKind.CANCEL: _cancel,
     CommandKind.PAUSE_SIGNER: _pause,
     CommandKind.RESUME_SIGNER: _resume_signer,
-    CommandKind.REDRIVE: _redrive,
+    CommandKind.REDRIVE: _lift_halt,
 }
 _DECISIONS: Final[dict[str, Effect]] = {
     ReviewAction.RESUME.value: _resume,

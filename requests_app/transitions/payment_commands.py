@@ -65,11 +65,6 @@ def apply(conn: Connection[Any], command: OpenCommand, epoch: int) -> Verdict:
         return verdict or rejected("not found")
     if command.kind is CommandKind.CANCEL:
         return _cancel(conn, command, intent)
-    if command.kind is CommandKind.REDRIVE:
-        waits = intent.state in (IntentState.AUTHORIZED, IntentState.SETTLING)
-        made = intent_store.enqueue_settle(conn, [intent.id], RESCUE) if waits else set()
-        outcome = Outcome.APPLIED if waits else Outcome.SUPERSEDED
-        return Verdict(outcome, {"queue": intent_store.SETTLE, "new": bool(made), "status": intent.state.value})
     if command.payload.get("action") == ReviewAction.RESUME:
         return _resume(conn, command, intent, epoch)
     if command.payload.get("action") == ReviewAction.ACKNOWLEDGE:
@@ -128,8 +123,8 @@ def _acknowledge(conn: Connection[Any], intent: Intent) -> Verdict:
 def _cancel(conn: Connection[Any], command: OpenCommand, intent: Intent) -> Verdict:
     if intent.state not in (IntentState.CREATED, IntentState.AUTHORIZED):
         return Verdict(Outcome.SUPERSEDED, {"status": intent.state.value})
-    change = Change.of(intent, reason=str(command.payload.get("reason") or "canceled by client"))
-    moved = intents.move(conn, IntentState.CANCELED, [change], IntentActor.API)
+    change = Change.of(intent, reason=_reason(command), by_user=command.requested_by)
+    moved = intents.move(conn, IntentState.CANCELED, [change], OPERATOR)
     intent_store.drop_settle(conn, [one.intent.id for one in moved])
     return _verdict(intent, bool(moved))
 

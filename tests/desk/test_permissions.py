@@ -30,7 +30,7 @@ FRAME = {
     None,
 }
 DEEDS = (
-    "assign", "give_up", "probe", "confirm", "withdraw", "resume", "redrive", "issue", "disable", "pause", "lift_halt",
+    "assign", "give_up", "probe", "confirm", "withdraw", "resume", "redrive", "issue", "disable", "pause", "lift_halt", "cancel",
 )  # fmt: skip
 
 
@@ -64,7 +64,15 @@ def addresses() -> dict[str, str | None]:
         if "(?P" in route or "<path:content" in route:
             continue
         path = route
-        for part in ("<path:object_id>", "<int:case_id>", "<int:signer_id>", "<int:source_id>", "<id>", "<path:url>"):
+        for part in (
+            "<path:object_id>",
+            "<int:case_id>",
+            "<int:signer_id>",
+            "<int:source_id>",
+            "<int:payment_id>",
+            "<id>",
+            "<path:url>",
+        ):
             path = path.replace(part, key_of(route))
         found[f"/{path}"] = name
     return found

@@ -150,7 +150,7 @@ def test_a_client_whose_clock_is_an_hour_off_takes_nothing_and_gives_nothing(con
     hold(conn, command_store.SINGLETON)
     fence = Fence(command_store.SINGLETON, "one", 1)
     command = command_store.NewCommand(
-        "c", command_store.CommandKind.REDRIVE, subject.kind, subject.id, command_store.SINGLETON, "one"
+        "c", command_store.CommandKind.HITL, subject.kind, subject.id, command_store.SINGLETON, "one"
     )
     command_store.enqueue(conn, command)
     command_store.claim(conn, fence, ["c"])

@@ -49,8 +49,11 @@ def serve(conn: Any, fence: Fence = FENCE) -> int:
     return commands.serve(Context(conn), fence, None)  # type: ignore[arg-type]
 
 
-def redrive(name: str, subject: Subject, **options: Any) -> NewCommand:
-    return NewCommand(name, CommandKind.REDRIVE, subject.kind.value, subject.id, SINGLETON, "operator", **options)
+def closing(name: str, subject: Subject, **options: Any) -> NewCommand:
+    """That a request in review be closed as failed: the effect stays in the database."""
+    payload = {"action": ReviewAction.FAIL.value, **options.pop("payload", {})}
+    kind = subject.kind.value
+    return NewCommand(name, CommandKind.HITL, kind, subject.id, SINGLETON, "operator", payload, **options)
 
 
 def ended(conn: Any, name: str) -> tuple[Any, ...]:
@@ -64,22 +67,22 @@ def box(conn: Any) -> Any:
 
 
 def test_the_same_command_twice_is_one(box: Any) -> None:
-    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
-    assert store.enqueue(box, redrive("a", subject))
-    assert not store.enqueue(box, redrive("a", subject))
+    subject = add_request(box, Kind.INPUT_PROOF, Status.NEEDS_REVIEW)
+    assert store.enqueue(box, closing("a", subject))
+    assert not store.enqueue(box, closing("a", subject))
     assert box.execute("SELECT count(*) FROM command").fetchone() == (1,)
     with pytest.raises(CommandConflict):
-        store.enqueue(box, redrive("a", subject, payload={"other": 1}))
+        store.enqueue(box, closing("a", subject, payload={"other": 1}))
     with pytest.raises(CommandConflict):
-        store.enqueue(box, redrive("a", Subject(subject.kind, subject.id + 1)))
+        store.enqueue(box, closing("a", Subject(subject.kind, subject.id + 1)))
     assert serve(box) == 1
-    assert not store.enqueue(box, redrive("a", subject))  # also after it was consumed
+    assert not store.enqueue(box, closing("a", subject))  # also after it was consumed
     assert serve(box) == 0
 
 
 def test_a_consumed_command_cannot_be_changed(box: Any) -> None:
-    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
-    store.enqueue(box, redrive("a", subject))
+    subject = add_request(box, Kind.INPUT_PROOF, Status.NEEDS_REVIEW)
+    store.enqueue(box, closing("a", subject))
     serve(box)
     for statement in ("UPDATE command SET outcome = 'failed'", "DELETE FROM command"):
         with pytest.raises(psycopg.errors.IntegrityConstraintViolation):
@@ -87,8 +90,8 @@ def test_a_consumed_command_cannot_be_changed(box: Any) -> None:
 
 
 def test_only_the_holder_of_the_resource_sees_its_commands(box: Any) -> None:
-    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
-    store.enqueue(box, redrive("a", subject))
+    subject = add_request(box, Kind.INPUT_PROOF, Status.NEEDS_REVIEW)
+    store.enqueue(box, closing("a", subject))
     assert serve(box, FENCE._replace(epoch=2)) == 0
     assert serve(box, FENCE._replace(instance="other")) == 0
     assert serve(box, Fence("signer:1:0xaa", "one", 1)) == 0
@@ -100,14 +103,14 @@ def test_only_the_holder_of_the_resource_sees_its_commands(box: Any) -> None:
 
 def test_what_is_no_longer_as_decided_is_superseded(box: Any) -> None:
     subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
-    store.enqueue(box, redrive("a", subject, expected_status=Status.NEEDS_REVIEW))
+    store.enqueue(box, closing("a", subject, expected_status=Status.NEEDS_REVIEW))
     assert serve(box) == 1
     assert ended(box, "a") == ("consumed", "superseded", {"status": "processing", "expected": "needs_review"})
 
 
 def test_a_missing_target_and_a_foreign_one_look_alike(box: Any) -> None:
-    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
-    store.enqueue(box, redrive("missing", Subject(Kind.INPUT_PROOF, subject.id + 999)))
+    subject = add_request(box, Kind.INPUT_PROOF, Status.NEEDS_REVIEW)
+    store.enqueue(box, closing("missing", Subject(Kind.INPUT_PROOF, subject.id + 999)))
     signer = box.execute(
         "INSERT INTO signer (chain_id, address) VALUES (1, %s) RETURNING id", (b"\x05" * 20,)
     ).fetchone()[0]
@@ -122,7 +125,7 @@ def test_a_missing_target_and_a_foreign_one_look_alike(box: Any) -> None:
 
 
 def test_one_broken_command_holds_nobody_up(box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    subjects = [add_request(box, Kind.INPUT_PROOF, Status.PROCESSING) for _ in range(5)]
+    subjects = [add_request(box, Kind.INPUT_PROOF, Status.NEEDS_REVIEW) for _ in range(5)]
     whole = commands.effects.apply
 
     def breaking(conn: Any, command: Any, epoch: int) -> Any:
@@ -132,13 +135,13 @@ def test_one_broken_command_holds_nobody_up(box: Any, monkeypatch: pytest.Monkey
         return verdict
 
     monkeypatch.setattr(commands.effects, "apply", breaking)
-    box.execute("DELETE FROM queue_job")
     for subject in subjects:
-        store.enqueue(box, redrive(str(subject.id), subject))
+        store.enqueue(box, closing(str(subject.id), subject))
     assert serve(box) == 5
     outcomes = [ended(box, str(subject.id))[1] for subject in subjects]
     assert outcomes == ["applied", "applied", "failed", "applied", "applied"]
-    assert box.execute("SELECT count(*) FROM queue_job").fetchone() == (4,)  # nothing of the broken one
+    found = [read_request(box, subject.kind, subject.id).status for subject in subjects]
+    assert found == ["failure", "failure", "needs_review", "failure", "failure"]  # nothing of the broken one
 
 
 def test_two_consumers_apply_a_thousand_commands_once_each(box: Any) -> None:
@@ -146,15 +149,13 @@ def test_two_consumers_apply_a_thousand_commands_once_each(box: Any) -> None:
     count = 1000
     ids = [row[0] for row in box.execute(
         "INSERT INTO public_decrypt_req (ext_job_id, int_job_id, status) "
-        "SELECT gen_random_uuid(), decode(md5(g::text) || md5(g::text), 'hex'), 'queued' FROM generate_series(1, %s) g RETURNING id",
+        "SELECT gen_random_uuid(), decode(md5(g::text) || md5(g::text), 'hex'), 'needs_review' FROM generate_series(1, %s) g RETURNING id",
         (count,),
     )]  # fmt: skip
     with box.transaction():
         for row_id in ids:
-            command = NewCommand(
-                f"c{row_id}", CommandKind.CANCEL, Kind.PUBLIC_DECRYPT, row_id, SINGLETON, "one", {}, Status.QUEUED
-            )
-            store.enqueue(box, command)
+            subject = Subject(Kind.PUBLIC_DECRYPT, row_id)
+            store.enqueue(box, closing(f"c{row_id}", subject, expected_status=Status.NEEDS_REVIEW))
     handled: list[int] = []
 
     def consume() -> None:
@@ -173,6 +174,15 @@ def test_two_consumers_apply_a_thousand_commands_once_each(box: Any) -> None:
     assert sum(handled) == count
     assert box.execute("SELECT outcome, count(*) FROM command GROUP BY 1").fetchall() == [("applied", count)]
     assert box.execute("SELECT count(*), count(DISTINCT request_id) FROM req_transition").fetchone() == (count, count)
+
+
+def test_kinds_that_are_for_other_targets_change_no_request(box: Any) -> None:
+    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
+    for kind in (CommandKind.CANCEL, CommandKind.REDRIVE, CommandKind.PAUSE_SIGNER):
+        store.enqueue(box, NewCommand(kind.value, kind, subject.kind.value, subject.id, SINGLETON, "operator"))
+    assert serve(box) == 3
+    assert {ended(box, kind)[1] for kind in ("cancel", "redrive", "pause_signer")} == {"rejected"}
+    assert read_request(box, subject.kind, subject.id).status == "processing"
 
 
 @pytest.fixture
@@ -543,8 +553,8 @@ def test_the_chain_s_version_is_taken_beside_other_commands(box: Any) -> None:
     assert serve(box) == 1
     assert ended(box, "early")[1] == "superseded"
     box.execute("UPDATE envelope_source SET halted = 'deeper'")
-    subject = add_request(box, Kind.INPUT_PROOF, Status.PROCESSING)
-    for command in (take("what", action="burn"), take("where", "3"), redrive("other", subject), take("good")):
+    subject = add_request(box, Kind.INPUT_PROOF, Status.NEEDS_REVIEW)
+    for command in (take("what", action="burn"), take("where", "3"), closing("other", subject), take("good")):
         store.enqueue(box, command)
     assert serve(box) == 4
     assert [ended(box, name)[1] for name in ("what", "where", "other", "good")] == [
@@ -562,12 +572,11 @@ def test_the_chain_s_version_is_taken_beside_other_commands(box: Any) -> None:
 
 
 def test_the_turn_holds_its_lease_and_gives_it_up(conn: Any, start: Any) -> None:
-    subject = add_request(conn, Kind.INPUT_PROOF, Status.PROCESSING)
-    conn.execute("DELETE FROM queue_job")
+    subject = add_request(conn, Kind.INPUT_PROOF, Status.NEEDS_REVIEW)
     first, second = CommandTurn(), CommandTurn()
     one, two = start(), start()
     assert first.run(one) == 0
-    store.enqueue(conn, redrive("a", subject))
+    store.enqueue(conn, closing("a", subject))
     assert second.run(two) == 0
     first._due_at = 0.0
     assert first.run(one) == 1

@@ -1,18 +1,13 @@
-"""A row whose transaction never shows: parked at its deadline, then decided: a higher offer, nothing at its nonce, or an order to cancel."""
+"""A row whose transaction never shows: parked at its deadline, then decided: a higher offer, or nothing at its nonce."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from requests_app import decisions
-from requests_app.models.commands import CommandKind
 from requests_app.models.reviews import ReviewAction
-from requests_app.states import Status
-from requests_app.store import commands as store
-from requests_app.store.commands import SINGLETON, NewCommand
 from tests.crash.people import persons
-from tests.crash.scene import Deeds, Scene
-from workers.commands import CommandTurn
+from tests.crash.scene import Scene
 from workers.duties import deadlines
 from workers.shift import ShiftContext, Turn
 from workers.sweep import DutyTurn
@@ -70,27 +65,3 @@ class SpentNonce(Stuck):
     def check(self) -> None:
         assert self.ground.statuses() == {"failure": 1}
         assert self.ground.rows("SELECT state FROM nonce_slot") == [("dead",)]
-
-
-class Ordered(Scene):
-    """An operator's command withdraws a request before anything is signed: once."""
-
-    aims: ClassVar[tuple[str, ...]] = ("commands_commit",)
-    count = 1
-
-    def turns(self) -> list[Turn]:
-        return [Deeds(self), CommandTurn()]
-
-    def act(self, context: ShiftContext) -> None:
-        super().act(context)
-        row = context.conn.execute(f"SELECT id, status FROM {self.kind.table} ORDER BY id LIMIT 1").fetchone()
-        if row is not None and row[1] in ("queued", "processing"):
-            command = NewCommand(
-                f"crash:{row[0]}", CommandKind.CANCEL, self.kind, row[0], SINGLETON, "operator", {}, Status(row[1])
-            )
-            store.enqueue(context.conn, command)
-
-    def check(self) -> None:
-        assert self.ground.statuses() == {"failure": 1}
-        assert self.ground.rows("SELECT state, outcome FROM command") == [("consumed", "applied")]
-        assert self.ground.value("SELECT count(*) FROM req_transition WHERE verb = 'cancel'") == 1

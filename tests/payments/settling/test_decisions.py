@@ -291,22 +291,3 @@ def test_a_silent_chain_leaves_the_command_open(desk: Desk) -> None:
     outcome, _ = desk.decide("fail")
     assert outcome == "None"
     assert desk.state == "needs_review"
-
-
-def test_redriving_gives_a_waiting_payment_its_job(desk: Desk) -> None:
-    (waiting,) = desk.shop.pay()
-    desk.shop.conn.execute("DELETE FROM queue_job")
-    conn = desk.process.context.conn
-    for payment, wanted in ((waiting, "applied"), (desk.payment, "superseded")):
-        name = f"redrive:{payment.id}"
-        with conn.transaction():
-            store.enqueue(
-                conn,
-                NewCommand(
-                    name, CommandKind.REDRIVE, Kind.PAYMENT, payment.id, desk.process.lane.fence.resource, "rita"
-                ),
-            )
-        desk.process.lane.commands_at = 0.0
-        commands.serve_lane(desk.process.context, desk.process.lane)  # type: ignore[arg-type]
-        assert conn.execute("SELECT outcome FROM command WHERE command_id = %s", (name,)).fetchone() == (wanted,)
-    assert desk.shop.jobs() == 1
