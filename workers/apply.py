@@ -189,8 +189,8 @@ class Applier:
                 absorbed[one.ref] = one._replace(tx_hash=bound.tx_hash, block=bound.block) if bound else one
             facts.extend(early)
         done = answers.advance(conn, facts, list(absorbed.values()))
-        followed = observing.observe(conn, self._source, facts)
-        return replace(done, payments=len(followed.confirming))
+        confirming = observing.observe(conn, self._source, facts)
+        return replace(done, payments=len(confirming))
 
     def _early(self, conn: Connection[Any], bound: Sequence[Absorbed], upto: int) -> Facts:
         """Answers to the references just bound that were read before them. Thresholds come from memory: no network here."""

@@ -7,7 +7,6 @@ repetitions are one transaction: there is never one without the other. A refused
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,7 +28,6 @@ HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
 IN_FLIGHT_SECONDS: Final = 1
 _KEY: Final = re.compile(r"[!-~]{1,255}").fullmatch
-_log = logging.getLogger("relayer.api")
 T = TypeVar("T")
 
 

@@ -62,12 +62,11 @@ class Withdrawn(NamedTuple):
     tx_hash: bytes
 
 
-def observe(conn: Connection[Any], source_id: int, seen: Sequence[Seen], transfers: Sequence[Transferred]) -> int:
-    """Store what is of payments of ours, once: how many were new. Later money is added to what stands without."""
-    new = 0
+def observe(conn: Connection[Any], source_id: int, seen: Sequence[Seen], transfers: Sequence[Transferred]) -> None:
+    """Store what is of payments of ours, once. Later money is added to what stands without."""
     if seen:
         money = _paired(seen, transfers)
-        new = run(conn, "observations", "observe", {
+        run(conn, "observations", "observe", {
             "source": source_id, "positions": [one.position for one in seen], "refs": [one.ref for one in seen],
             "tokens": [one.token for one in seen], "authorizers": [one.authorizer for one in seen],
             "payees": [moved.payee if (moved := money.get(one.position)) else None for one in seen],
@@ -81,7 +80,6 @@ def observe(conn: Connection[Any], source_id: int, seen: Sequence[Seen], transfe
             "positions": [one.position for one in transfers], "payees": [one.payee for one in transfers],
             "amounts": [Decimal(one.amount) for one in transfers],
         })  # fmt: skip
-    return new
 
 
 def _paired(seen: Sequence[Seen], transfers: Sequence[Transferred]) -> dict[int, Transferred]:

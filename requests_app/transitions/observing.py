@@ -8,7 +8,7 @@ observations afterwards (`look_again`), so that one of the two sees the other. W
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from psycopg import Connection
 
@@ -42,20 +42,13 @@ ANOTHER: Final = "another transaction executed the authorization"
 SHOWN: Final = "the log shows it executed"
 
 
-class Followed(NamedTuple):
-    """What a page of the log did to payments: observations that were new, intents that are confirming now."""
-
-    observed: int
-    confirming: list[Intent]
-
-
-def observe(conn: Connection[Any], source_id: int, facts: Facts) -> Followed:
-    """Store what the log shows of payments and let their intents follow, in the caller's transaction; idempotent."""
+def observe(conn: Connection[Any], source_id: int, facts: Facts) -> list[Intent]:
+    """Store what the log shows of payments and let their intents follow, in the caller's transaction; idempotent. Those confirming now."""
     if not facts.authorizations and not facts.transfers:
-        return Followed(0, [])
-    observed = store.observe(conn, source_id, facts.authorizations, facts.transfers)
+        return []
+    store.observe(conn, source_id, facts.authorizations, facts.transfers)
     refs = {one.ref for one in facts.authorizations if not one.canceled} | {one.ref for one in facts.transfers}
-    return Followed(observed, follow(conn, source_id, refs))
+    return follow(conn, source_id, refs)
 
 
 def look_again(conn: Connection[Any], source_id: int, intent_ids: Sequence[int]) -> list[Intent]:
