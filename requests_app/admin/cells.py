@@ -177,12 +177,12 @@ def tokens(value: Decimal | None) -> SafeString | str:
     if value is None:
         return NOTHING
     if value >= 2**255:
-        return format_html('<span class="rl-number" title="{} base units">unlimited</span>', int(value))
+        return format_html('<span title="{} base units">unlimited</span>', int(value))
     units = Decimal(value) / Decimal(10**18)
     shown = f"{units:.2e}" if units >= 10**12 else f"{units:,.4f}".replace(",", "\u202f")
     if units < Decimal("0.0001"):
         shown = "< 0.0001" if units > 0 else "0"
-    return format_html('<span class="rl-number" title="{} base units">{}</span>', int(value), shown)
+    return format_html('<span title="{} base units">{}</span>', int(value), shown)
 
 
 def link(text: Any, url: str) -> SafeString:
@@ -212,7 +212,7 @@ def gwei(value: Decimal | None) -> SafeString | str:
         return NOTHING
     shown = f"{Decimal(value) / Decimal(10**9):.4f}".rstrip("0").rstrip(".")
     text = f"{int(value)} wei" if shown == "0" else f"{shown} gwei"
-    return format_html('<span class="rl-number" title="{} wei">{}</span>', int(value), text)
+    return format_html('<span title="{} wei">{}</span>', int(value), text)
 
 
 def subject(kind: int, subject_id: int, text: str | None = None) -> SafeString | str:

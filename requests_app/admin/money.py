@@ -14,9 +14,7 @@ _MOST_DECIMALS: Final = 36
 
 def units(amount: Decimal | int) -> Any:
     """Token units, thousands apart; which decimals they have is the token's matter."""
-    return format_html(
-        '<span class="rl-number">{} {}</span>', _apart(int(amount)), "unit" if abs(amount) == 1 else "units"
-    )
+    return format_html("<span>{} {}</span>", _apart(int(amount)), "unit" if abs(amount) == 1 else "units")
 
 
 def money(amount: Decimal | int, token: str) -> Any:
@@ -30,7 +28,7 @@ def money(amount: Decimal | int, token: str) -> Any:
     fraction = f"{part:0{decimals}d}".rstrip("0").ljust(min(decimals, 2), "0") if decimals else ""
     text = f"{sign}{_apart(whole)}.{fraction}" if fraction else f"{sign}{_apart(whole)}"
     hint = f"{_apart(int(amount))} units"
-    return format_html('<span class="rl-number" title="{}">{} {}</span>', hint, text, known.get("symbol", ""))
+    return format_html('<span title="{}">{} {}</span>', hint, text, known.get("symbol", ""))
 
 
 def _apart(value: int) -> str:
