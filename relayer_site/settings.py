@@ -176,7 +176,7 @@ Q_CLUSTER: dict[str, Any] = {
     "workers": SHIFT_SLOTS + 1,
     "timeout": _TIMEOUT,
     "retry": max(180, 2 * _TIMEOUT),
-    "poll": 0.25,  # successors are fetched a second ahead; only a start or a rescue waits for a poll
+    "poll": 0.5,  # successors are fetched a second ahead; only a start or a rescue waits for a poll
     "queue_limit": 4,
     "bulk": 1,
     "guard_cycle": 0.5,
@@ -190,8 +190,7 @@ Q_CLUSTER: dict[str, Any] = {
 # The turns of each cluster's shifts: classes, or functions that return lists of turns.
 SHIFT_TURNS = {
     "settle": [
-        "workers.readiness.ReadinessTurn",
-        "workers.settle.SettleTurn",
+        "workers.settle.request_turns",
         "workers.commands.CommandTurn",
         "workers.publisher.PublishTurn",
         "workers.drain.DrainTurn",

@@ -22,8 +22,8 @@ from requests_app import runtime
 from requests_app.crash_points import crash_point
 from requests_app.states import Kind, Status, Verb
 from requests_app.store import queue
-from requests_app.store.queue import READY, SEND, LeasedRequest, Receipt
-from requests_app.store.turns import Turns
+from requests_app.store.queue import NORMAL, READY, SEND, LeasedRequest, Receipt
+from requests_app.store.turns import Board
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Refusal
 from workers.chain.calldata import Unencodable, encode_readiness
@@ -80,10 +80,10 @@ class ReadinessTurn:
 
     name = "readiness"
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board | None = None) -> None:
         self._acl = HostAcl()
         self._budget = CallBudget()
-        self._turns = Turns(READY)
+        self._board = board or Board(READY)
 
     def run(self, context: ShiftContext) -> int:
         """Lease a batch, decide each member, write the decisions; how many jobs it was."""
@@ -98,7 +98,7 @@ class ReadinessTurn:
             context.instance,
             float(settings.JOB_LEASE_SECONDS),
             deferred=self._budget.is_left(calls, interval),
-            turns=self._turns,
+            turns=self._board.turns(READY),
         )
         crash_point("after_lease_readiness_commit")
         if not deliveries:
@@ -109,6 +109,10 @@ class ReadinessTurn:
         self._budget.use(math.ceil(len(allowed) / per_call))
         _ask_gateway(context, allowed, decisions, per_call)
         _write(context, decisions, interval)
+        if decisions.admitted or decisions.moved:
+            self._board.note(
+                SEND, {(min(priority, NORMAL), tenant) for priority, tenant in (one.turn for one in deliveries)}
+            )
         return len(deliveries)
 
     def close(self) -> None:

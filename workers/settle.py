@@ -35,12 +35,13 @@ from workers.carriers import Carrier, carrier_of
 from workers.estimate import Estimated, current_price, delay_after, estimate
 from workers.lane import Lane
 from workers.payments import LaneSender
+from workers.readiness import ReadinessTurn
 from workers.settle_routes import make_settler
 from workers.settling import BATCH as PAYMENT_BATCH
 from workers.signers import SignerPool
 
 if TYPE_CHECKING:
-    from workers.shift import ShiftContext
+    from workers.shift import ShiftContext, Turn
 
 log = logging.getLogger("relayer.send")
 
@@ -52,15 +53,21 @@ LONGEST_REST_SECONDS: Final = 5.0
 ORPHAN_SECONDS: Final = 2.0
 
 
+def request_turns() -> list[Turn]:
+    """Readiness, then sending, in this order: one look at the queues serves both, and what has just become ready is sent at once."""
+    board = Board(READY, SEND, SETTLE)
+    return [ReadinessTurn(board), SettleTurn(board)]
+
+
 class SettleTurn:
     """Sends for the signers this shift holds. Make one a shift; `close` gives the signers up."""
 
     name = "settle"
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board | None = None) -> None:
         self._pool: SignerPool | None = None
         self._orphans_at = 0.0
-        self._board = Board(SEND, SETTLE)
+        self._board = board or Board(SEND, SETTLE)
         self._carrier: Carrier | None = None
         self._payments_first = False
 

@@ -17,7 +17,7 @@ from psycopg import Connection
 from requests_app import sql
 from requests_app.states import Kind, ReqType, Status
 from requests_app.store.session import Row, fetch_all, fetch_tuples, run
-from requests_app.store.turns import Turns
+from requests_app.store.turns import Pair, Turns
 
 READY: Final = "ready"  # decrypts that wait for host ACL and gateway readiness
 SEND: Final = "send"  # requests that wait for a nonce
@@ -61,7 +61,10 @@ class Delivery(NamedTuple):
 
 
 class LeasedRequest(NamedTuple):
-    """One leased job with its request as it stands now. `status` None: no such row. `body` is the canonical payload."""
+    """One leased job with its request as it stands now. `status` None: no such row. `body` is the canonical payload.
+
+    `turn`: priority and tenant of the job.
+    """
 
     receipt: Receipt
     subject: Subject
@@ -72,7 +75,12 @@ class LeasedRequest(NamedTuple):
     overdue: bool
     effective: bool
     has_slot: bool
-    deferred: bool = False
+    turn: Pair = (NORMAL, 0)
+
+    @property
+    def deferred(self) -> bool:
+        """Whether it has been put off by `defer_jobs`."""
+        return self.turn[0] >= DEFERRED
 
 
 def enqueue_jobs(
@@ -143,7 +151,7 @@ def lease_requests(
             bool(row.overdue),
             row.effective,
             row.has_slot,
-            row.priority >= DEFERRED,
+            (row.priority, row.tenant_id),
         )
         for row in rows
     ]

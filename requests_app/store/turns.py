@@ -9,7 +9,7 @@ at most a tenth of the time, everything is forgotten and looked at anew: jobs be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from time import monotonic
@@ -32,6 +32,9 @@ Pair = tuple[int, int]  # priority, tenant
 _BEFORE_ALL: Final[Pair] = (-1, -1)
 _BEHIND_ALL: Final[Pair] = (2**15 - 1, 2**63 - 1)
 FRESH_SECONDS: Final = 0.02  # how long a look that was made for another queue is as good as one's own
+HELD_SECONDS: Final = (
+    0.1  # and when this loop itself has just brought jobs there: those it takes now, what else came soon after
+)
 
 
 @dataclass(slots=True)
@@ -189,6 +192,12 @@ class Board:
                 self._seen[name].append(pair)
             self._seen_at = monotonic()
         return self._seen.pop(queue)
+
+    def note(self, queue: str, pairs: Iterable[Pair]) -> None:
+        """Jobs of these pairs have just come to a queue by this loop: with them its last look still holds, and need not be repeated."""
+        if queue in self._seen and monotonic() - self._seen_at <= HELD_SECONDS:
+            self._seen[queue] = sorted({*self._seen[queue], *pairs})
+            self._seen_at = monotonic()
 
 
 def _find_pairs(

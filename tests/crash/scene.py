@@ -20,8 +20,7 @@ from tests.crash.sites import crash_point_names
 from workers.commands import CommandTurn
 from workers.devnet.traffic import Form, Submission
 from workers.listener import ListenerTurn
-from workers.readiness import ReadinessTurn
-from workers.settle import SettleTurn
+from workers.settle import request_turns
 from workers.shift import ShiftContext, Turn
 from workers.sweep import duties
 
@@ -107,7 +106,7 @@ class Scene:
 
     def turns(self) -> Sequence[Turn]:
         """What a process does, in this order."""
-        return [Deeds(self), ReadinessTurn(), SettleTurn(), CommandTurn(), ListenerTurn()]
+        return [Deeds(self), *request_turns(), CommandTurn(), ListenerTurn()]
 
     def act(self, context: ShiftContext) -> None:
         """What clients and people do, a step at a time: by default every request is posted until it is accepted."""

@@ -168,6 +168,31 @@ def test_one_look_answers_for_all_queues_of_a_board(
     assert len(looks) == 3
 
 
+def test_a_look_holds_with_what_this_loop_itself_has_moved(
+    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readiness admits for 50 ms, then its jobs are leased without another look; after a longer time somebody looks again."""
+    clock = [100.0]
+    monkeypatch.setattr(turns_module, "monotonic", lambda: clock[0])
+    looks: list[list[str]] = []
+    find = turns_module._find_pairs
+
+    def counted(conn: Any, queues: list[str], *bounds: Any) -> Any:
+        looks.append(queues)
+        return find(conn, queues, *bounds)
+
+    monkeypatch.setattr(turns_module, "_find_pairs", counted)
+    board = turns_module.Board(READY, SEND)
+    for tenant, wait, expected in ((1, 0.05, 1), (2, 1.0, 3)):
+        assert not queue.lease_jobs(conn, READY, 5, "w", 30, turns=board.turns(READY))
+        heap(conn, tenant, 5)
+        clock[0] += wait
+        board.note(SEND, {(100, tenant)})
+        assert len(queue.lease_jobs(conn, SEND, 5, "w", 30, turns=board.turns(SEND))) == 5
+        assert len(looks) == expected
+        clock[0] += 10.0
+
+
 def test_priority_comes_first_and_every_tenth_claim_is_neutral(conn: psycopg.Connection[Any]) -> None:
     heap(conn, 1, 1000, priority=0)
     heap(conn, 1, 1000, priority=100)
