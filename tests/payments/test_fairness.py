@@ -138,10 +138,9 @@ def test_looking_anew_takes_a_tenth_of_the_time(conn: psycopg.Connection[Any], m
     assert len(looks) >= 4
 
 
-def test_one_look_answers_for_all_queues_of_a_board(
-    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An idle round is one statement; what was seen for another queue is neither used twice nor later."""
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[list[str]]]:
+    """(the clock of the turns, the queues of each look at who has jobs)."""
     clock = [100.0]
     monkeypatch.setattr(turns_module, "monotonic", lambda: clock[0])
     looks: list[list[str]] = []
@@ -152,6 +151,14 @@ def test_one_look_answers_for_all_queues_of_a_board(
         return find(conn, queues, *bounds)
 
     monkeypatch.setattr(turns_module, "_find_pairs", counted)
+    return clock, looks
+
+
+def test_one_look_answers_for_all_queues_of_a_board(
+    conn: psycopg.Connection[Any], watched: tuple[list[float], list[list[str]]]
+) -> None:
+    """An idle round is one statement; what was seen for another queue is neither used twice nor later."""
+    clock, looks = watched
     board = turns_module.Board(SEND, READY)
     send, ready = board.turns(SEND), board.turns(READY)
     assert not queue.lease_jobs(conn, SEND, 5, "w", 30, turns=send)
@@ -169,19 +176,10 @@ def test_one_look_answers_for_all_queues_of_a_board(
 
 
 def test_a_look_holds_with_what_this_loop_itself_has_moved(
-    conn: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    conn: psycopg.Connection[Any], watched: tuple[list[float], list[list[str]]]
 ) -> None:
     """Readiness admits for 50 ms, then its jobs are leased without another look; after a longer time somebody looks again."""
-    clock = [100.0]
-    monkeypatch.setattr(turns_module, "monotonic", lambda: clock[0])
-    looks: list[list[str]] = []
-    find = turns_module._find_pairs
-
-    def counted(conn: Any, queues: list[str], *bounds: Any) -> Any:
-        looks.append(queues)
-        return find(conn, queues, *bounds)
-
-    monkeypatch.setattr(turns_module, "_find_pairs", counted)
+    clock, looks = watched
     board = turns_module.Board(READY, SEND)
     for tenant, wait, expected in ((1, 0.05, 1), (2, 1.0, 3)):
         assert not queue.lease_jobs(conn, READY, 5, "w", 30, turns=board.turns(READY))
