@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from requests_app import depths
 from tests.faults.rules import Fault, Rule
 from tests.stack.harness import ROOT, Stack
 from tests.waiting import wait_until
@@ -233,6 +235,8 @@ class World:
                 yield
             finally:
                 conn.execute("DELETE FROM queue_job WHERE job_key LIKE %s", (f"filler/{queue_name}/%",))
+                if count >= depths.FEW:
+                    time.sleep(depths.FRESH_SECONDS)  # then no web process remembers it
 
 
 def host_chains(first_url: str, second_url: str) -> list[dict[str, Any]]:
