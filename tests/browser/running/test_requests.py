@@ -108,6 +108,8 @@ def test_signer_blocked_by_a_chain_that_waits_at_a_nonce_of_nobody(desk: Desk) -
     job_id, request = desk.post()
     signer_id, nonce, address = wait_until(lambda: desk.nonce_of(job_id), SECONDS, "the nonce")  # type: ignore[misc]
     desk.patient(request)
+    earlier = "SELECT 1 FROM nonce_slot WHERE signer_id = %s AND nonce < %s AND state NOT IN ('final', 'dead')"
+    wait_until(lambda: desk.one(earlier, signer_id, nonce) is None, SECONDS, "what was mined before is final")
     desk.stack.rpc.call("anvil_setNonce", address, hex(nonce - 1))
     desk.clear()
     case, reason = desk.case_of(Kind.INPUT_PROOF, request)
