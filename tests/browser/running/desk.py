@@ -337,6 +337,9 @@ class Desk:
             page.locator("details[open] [name=reason]").fill("the other use is explained")
             page.get_by_role("button", name="Resume").click()
             self.outcome(page)
+            # The page also shows what became of earlier orders.
+            active = lambda: self.one("SELECT status FROM signer WHERE id = %s", signer_id) == ("active",)  # noqa: E731
+            wait_until(active, SECONDS, f"signer {signer_id} active")
 
     def dead_nonce(self, signer_id: int, nonce: int) -> None:
         """Wait until two endpoints, a minute apart, have shown that none of our transactions took the nonce (rule R5)."""
