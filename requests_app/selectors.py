@@ -10,7 +10,6 @@ from uuid import UUID
 
 import psycopg
 
-from requests_app import depths
 from requests_app.states import Kind, Status
 from requests_app.store import requests as store
 
@@ -74,12 +73,9 @@ def find_job(
         if view is None:
             return None
         kind = Kind(view.kind)
-    known = depths.recall(kind)
-    row = store.find_job(conn, client_id, kind, ext_job_id, spare_shares=spare_shares, placed=placed, depths=known)
+    row = store.find_job(conn, client_id, kind, ext_job_id, spare_shares=spare_shares, placed=placed)
     if row is None:
         return None
-    if known is None and row.tx_queue_size is not None:
-        depths.learn(kind, depths.Depths(row.readiness_queue_size, row.tx_queue_size))
     response_column = "gw_consensus_tx_hash" if kind is Kind.USER_DECRYPT else "gw_response_tx_hash"
     return JobView(
         kind=kind,

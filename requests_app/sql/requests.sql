@@ -112,15 +112,19 @@ SELECT found.id, found.status, found.fresh, depth.ready, depth.send, account.id 
 SELECT kind, request_id, canceled_at FROM request_client WHERE ext_job_id = %(ext)s AND client_id = %(client)s;
 
 -- name: find_job
--- A client's job with everything an answer needs, in one index look-up a table. Depths and place are wanted only while the
--- row waits, shares are read only when it is completed.
+-- A client's job with everything an answer needs, in one index look-up a table. Depths and place are counted only while the
+-- row waits, shares are read only when it is completed. (Depths by a lateral join made the server plan this anew each time.)
 SELECT r.id, r.status, r.created_at, r.updated_at, r.fail_label, r.fail_detail, r.fail_selector, r.gw_reference_id, r.gw_req_tx_hash,
        {columns}, v.ext_job_id AS view_id, v.canceled_at,
        extract(epoch FROM clock_timestamp() - r.state_entered_at)::float8 AS in_state_seconds,
-       waiting.ready AS readiness_queue_size, waiting.send AS tx_queue_size, {place} AS queue_position
+       CASE WHEN r.status = 'queued'
+            THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'ready' AND kind = v.kind LIMIT %(cap)s) q)::int
+       END AS readiness_queue_size,
+       CASE WHEN r.status IN ('queued', 'processing')
+            THEN (SELECT count(*) FROM (SELECT 1 FROM queue_job WHERE queue = 'send' AND kind = v.kind LIMIT %(cap)s) q)::int
+       END AS tx_queue_size, {place} AS queue_position
        {shares}
   FROM request_client v JOIN {table} r ON r.id = v.request_id
-  LEFT JOIN LATERAL (SELECT * FROM ({depths}) depth WHERE r.status IN ('queued', 'processing')) waiting ON true
  WHERE v.ext_job_id = %(ext)s AND v.client_id = %(client)s AND v.kind = %(kind)s;
 
 -- name: find_statuses

@@ -139,16 +139,14 @@ def find_job(
     *,
     spare_shares: bool,
     placed: bool,
-    depths: Depths | None,
 ) -> Row | None:
     """A client's job with its columns, depths while it waits, shares when a user decrypt is completed; or None.
 
     The shares are the earliest up to the threshold, or all that are stored with `spare_shares`. `placed`: with its place in
-    the queue. `depths`: what is known of the queues; counted when None.
+    the queue.
     """
     wants_shares = kind is Kind.USER_DECRYPT
     values = {"client": client_id, "ext": ext_job_id, "kind": kind.value, "cap": DEPTH_CAP}
-    values |= _depth_values(depths, DEPTH_CAP)
     return fetch_one(
         conn,
         "requests",
@@ -157,7 +155,6 @@ def find_job(
         table=kind.table,
         columns=_OWN_COLUMNS[kind],
         shares=_SHARES if wants_shares else "",
-        depths=_depths_part(depths),
         place=sql.statement("requests", "counted_place") if placed else "NULL::int",
     )
 

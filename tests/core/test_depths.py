@@ -42,7 +42,7 @@ def test_a_deep_queue_is_counted_once_a_moment(conn, slow_clock):
     assert (second.readiness_queue_size, second.tx_queue_size) == (first.readiness_queue_size, first.tx_queue_size)
     job = find_job(conn, client_id=account, ext_job_id=second.ext_job_id, kind=Kind.INPUT_PROOF, placed=True)
     assert job is not None
-    assert (job.tx_queue_size, job.queue_position) == (depths.FEW, 1)  # a place is always counted
+    assert (job.tx_queue_size, job.queue_position) == (1, 1)  # for one job both are counted
     depths.forget()
     assert submit(conn, proof(), client_id=account).readiness_queue_size == depths.FEW + 1
 
