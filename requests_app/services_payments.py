@@ -172,7 +172,7 @@ def _check(intent: Intent, authorization: Authorization) -> None:
 
 def _check_room(conn: Connection) -> None:
     if depths.recall(Kind.PAYMENT) is not None:
-        return  # only what leaves room is remembered
+        return  # only what leaves room is recalled
     depth = store.settle_depth(conn, depths.door())
     depths.learn(Kind.PAYMENT, depths.Depths(0, depth))
     if depth >= depths.door():

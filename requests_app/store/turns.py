@@ -32,9 +32,8 @@ Pair = tuple[int, int]  # priority, tenant
 _BEFORE_ALL: Final[Pair] = (-1, -1)
 _BEHIND_ALL: Final[Pair] = (2**15 - 1, 2**63 - 1)
 FRESH_SECONDS: Final = 0.02  # how long a look that was made for another queue is as good as one's own
-HELD_SECONDS: Final = (
-    0.1  # and when this loop itself has just brought jobs there: those it takes now, what else came soon after
-)
+# And when this loop itself has just brought jobs there: those it takes now, what else came soon after.
+HELD_SECONDS: Final = 0.1
 
 
 @dataclass(slots=True)

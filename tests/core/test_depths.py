@@ -36,8 +36,7 @@ def test_a_deep_queue_is_counted_once_a_moment(conn, slow_clock):
     account = insert_account(conn)
     fill(conn, depths.FEW)
     first = submit(conn, proof(), client_id=account)
-    fill_more = "UPDATE queue_job SET queue = 'ready'"
-    conn.execute(fill_more)  # behind its back
+    conn.execute("UPDATE queue_job SET queue = 'ready'")  # behind its back
     second = submit(conn, proof(), client_id=account)
     assert (second.readiness_queue_size, second.tx_queue_size) == (first.readiness_queue_size, first.tx_queue_size)
     job = find_job(conn, client_id=account, ext_job_id=second.ext_job_id, kind=Kind.INPUT_PROOF, placed=True)
