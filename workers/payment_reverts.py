@@ -33,6 +33,7 @@ log = logging.getLogger("relayer.send")
 
 CLOCK_SLACK_SECONDS: Final = 3600  # between the chain's clock and the database's
 UNUSED: Final = "the transaction reverted, and the authorization is unused"
+OUT_OF_GAS: Final = "the transaction used all its gas and reverted, and the authorization is unused"
 CANCELED: Final = "the transaction reverted: the payer had canceled the authorization"
 UNSEEN: Final = "the transaction reverted: the authorization is used, but no transaction shows it"
 
@@ -90,7 +91,7 @@ def judge(context: ShiftContext, lane: Lane, final: Sequence[tuple[OpenAttempt, 
     ended: list[tuple[Found, RevertedPayment]] = []
     for item, receipt in final:
         case = cases.get(item.subject.id)
-        verdict = None if case is None else _verdict(context, case.intent, receipt)
+        verdict = None if case is None else _verdict(context, case.intent, item, receipt)
         if verdict is not None:
             ended.append(
                 (Found(item.nonce, item.seq, 0, receipt.block_number, receipt.block_hash, settled=True), verdict)
@@ -103,13 +104,15 @@ def judge(context: ShiftContext, lane: Lane, final: Sequence[tuple[OpenAttempt, 
         )
 
 
-def _verdict(context: ShiftContext, intent: Intent, receipt: Receipt) -> RevertedPayment | None:
+def _verdict(context: ShiftContext, intent: Intent, item: OpenAttempt, receipt: Receipt) -> RevertedPayment | None:
     evidence: dict[str, Any] = {"tx_hash": hex_data(receipt.tx_hash), "block": receipt.block_number}
+    evidence |= {"gas_used": receipt.gas_used, "gas_limit": item.gas_limit}
     (used,) = states(context, [intent], hex_quantity(receipt.block_number))
     if not isinstance(used, Ok):
         return None
     if not used.value:
-        return RevertedPayment(intent.id, None, UNUSED, {**evidence, "authorization_used": False})
+        why = OUT_OF_GAS if receipt.used_all(item.gas_limit) else UNUSED
+        return RevertedPayment(intent.id, None, why, {**evidence, "authorization_used": False})
     try:
         found = spender(context, intent)
     except (RpcError, RpcUnavailable):

@@ -231,6 +231,7 @@ def _reverted(item: OpenAttempt, receipt: Receipt, replay: Answer[Any] | None) -
     revert = revert_of(replay.error) if isinstance(replay, Failed) else None
     where = f"Transaction reverted in block {receipt.block_number}"
     if revert is None:
-        return Reverted(item.subject, found, INTERNAL, f"{where}; the reason cannot be reproduced", None)
+        why = "all its gas was used" if receipt.used_all(item.gas_limit) else "the reason cannot be reproduced"
+        return Reverted(item.subject, found, INTERNAL, f"{where}; {why}", None)
     text = f"{where}: {revert.text}: {revert.message}"
     return Reverted(item.subject, found, revert.label, text, revert.selector or None)

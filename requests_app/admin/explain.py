@@ -122,6 +122,7 @@ REASONS: Final[dict[ReasonCode, Reason]] = {
         "The transaction was mined with status 0 in a block that is final, and the log does not show that anybody else executed the authorization.",
         (
             "the revert's reason, read again at that block",
+            "whether all its gas was used: then it cost more than when it was simulated, and a new try has a new limit",
             "whether the authorization is still unused, and still valid",
             "the payer's balance at that block",
         ),

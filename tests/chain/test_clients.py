@@ -17,6 +17,7 @@ from workers.chain.calldata import ContractCall, encode_readiness
 from workers.chain.client import log_filter
 from workers.chain.endpoints import Endpoints
 from workers.chain.events import TOPICS, EventKind
+from workers.chain.fees import EMPTY_WORD_GAS
 from workers.chain.gateway import GatewayClient
 from workers.chain.rpc import FINALIZED
 from workers.chain.rpc_errors import Failed, Missing, Ok, RpcUnavailable, WrongChain
@@ -176,14 +177,14 @@ def test_transactions_tell_pending_from_mined() -> None:
 
 def test_estimates_carry_the_margin_and_the_revert() -> None:
     def value(method: str, params: Any) -> Any:
-        assert (method, params[0]["from"]) == ("eth_estimateGas", "0x" + "01" * 20)
+        assert (method, params[0]["from"], params[1]) == ("eth_estimateGas", "0x" + "01" * 20, "latest")
         if params[0]["data"] == "0x02":
             return {"error": {"code": 3, "message": "execution reverted", "data": "0x2a873d27"}}
         return "0x3e8"
 
     with gateway(value) as (client, _):
         good, bad = client.estimate_gas(b"\x01" * 20, [ContractCall(ACL, b"\x01"), ContractCall(ACL, b"\x02")])
-    assert good == Ok(1200)
+    assert good == Ok(1200 + EMPTY_WORD_GAS)
     assert isinstance(bad, Failed)
     assert bad.error.revert_data == bytes.fromhex("2a873d27")
 

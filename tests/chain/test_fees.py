@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from workers.chain.fees import CEILING_WEI, FeeCache, FeeCeilingExceeded, Fees, bumped, from_history, padded_gas
+from workers.chain.fees import (
+    CEILING_WEI,
+    EMPTY_WORD_GAS,
+    FeeCache,
+    FeeCeilingExceeded,
+    Fees,
+    bumped,
+    from_history,
+    padded_gas,
+)
 from workers.chain.rpc_errors import RpcUnavailable
 
 
@@ -67,8 +76,8 @@ def test_cache_keeps_a_quote_for_its_seconds_and_no_failure() -> None:
     assert node.calls == 4
 
 
-def test_gas_margin_is_truncated() -> None:
-    assert [padded_gas(estimate) for estimate in (21000, 1, 9)] == [25200, 1, 10]
+def test_gas_margin_is_a_fifth_truncated_and_one_storage_word() -> None:
+    assert [padded_gas(estimate) - EMPTY_WORD_GAS for estimate in (21000, 1, 9)] == [25200, 1, 10]
 
 
 def test_replacement_rises_by_an_eighth_rounded_up_or_to_the_market() -> None:

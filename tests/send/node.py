@@ -131,7 +131,7 @@ class Node:
                 count += 1
         return hex(count)
 
-    def eth_estimateGas(self, call: dict[str, Any]) -> str:
+    def eth_estimateGas(self, call: dict[str, Any], tag: str) -> str:
         return hex(self.on_estimate(call) if self.on_estimate else 100_000)
 
     def eth_call(self, call: dict[str, Any], tag: str) -> str:

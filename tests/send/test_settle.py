@@ -13,6 +13,7 @@ from tests.send.node import Drop, Fault, parse
 from tests.send.scenes import add_request, expire_leases
 from tests.waiting import wait_until
 from workers import broadcast, replace, settle, verdicts
+from workers.chain.fees import padded_gas
 from workers.chain.hexdata import hex_data
 from workers.settle import SettleTurn
 
@@ -279,7 +280,7 @@ def test_no_member_holds_up_the_others(conn, node, start):
     assert read_request(conn, broken.kind, broken.id).fail_label == "internal_server_error"
     assert jobs(conn) == 1
     assert conn.execute("SELECT leased_by, visible_at > now() FROM queue_job").fetchone() == (None, True)
-    assert conn.execute("SELECT gas_limit FROM tx_attempt").fetchone() == (60_000,)
+    assert conn.execute("SELECT gas_limit FROM tx_attempt").fetchone() == (padded_gas(50_000),)
 
 
 def test_a_member_that_breaks_the_transaction_is_found_by_halving(conn, node, start, monkeypatch):
@@ -453,6 +454,24 @@ def test_receipts_end_reverted_rows_only_once_the_block_holds(conn, node, start)
     assert conn.execute("SELECT DISTINCT state FROM nonce_slot").fetchall() == [("mined",)]
     again(turn)
     turn.run(context)
+
+
+def test_a_revert_that_used_all_its_gas_says_so(conn, node, start):
+    """A replay has gas enough, so that it shows nothing."""
+    subjects = requests(conn, 1)
+    turn, context = SettleTurn(), start()
+    turn.run(context)
+    node.mine(status=0)
+    node.finalize()
+    node.on_call = lambda call, tag: "0x"
+    conn.execute("UPDATE tx_attempt SET gas_limit = 21000")  # what the node says was used
+    age(conn)
+    again(turn)
+    turn.run(context)
+    row = read_request(conn, subjects[0].kind, subjects[0].id)
+    assert (row.fail_label, row.fail_detail.partition("; ")[2]) == (
+        "internal_server_error", "all its gas was used"
+    )  # fmt: skip
 
 
 def test_accepted_without_a_trace_is_broadcast_again_and_stays_in_flight(conn, node, start):

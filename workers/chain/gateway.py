@@ -71,10 +71,13 @@ class GatewayClient(ChainClient):
         return self._flags(self.config.input_verification, IS_PROOF_REJECTED, refs, block)
 
     def estimate_gas(self, sender: bytes, calls: Sequence[ContractCall]) -> list[Answer[int]]:
-        """Gas limits (estimate x 1.2) of calls from `sender`; Failed carries the revert (`errors.revert_of`)."""
+        """Gas limits (`fees.padded_gas` of the estimate) of calls from `sender`; Failed carries the revert (`errors.revert_of`).
+
+        On the latest block, and that is said: some nodes take the pool's transactions for done, which may never come to be.
+        """
         origin = hex_data(sender)
         requests: list[Call] = [
-            ("eth_estimateGas", [{"from": origin, "to": hex_data(call.to), "data": hex_data(call.data)}])
+            ("eth_estimateGas", [{"from": origin, "to": hex_data(call.to), "data": hex_data(call.data)}, LATEST])
             for call in calls
         ]
         return mapped(self.endpoints.batch(requests), lambda value: padded_gas(quantity(value)))

@@ -26,7 +26,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A mined transaction. `status` 1 or 0; `to` None for a creation; `logs` are raw, as from eth_getLogs."""
+    """A mined transaction. `status` 1 or 0; `to` None for a creation; `logs` are raw, as from eth_getLogs; `gas_used` in gas."""
 
     tx_hash: bytes
     block_number: int
@@ -35,6 +35,11 @@ class Receipt:
     sender: bytes
     to: bytes | None
     logs: Sequence[Any]
+    gas_used: int
+
+    def used_all(self, gas_limit: int) -> bool:
+        """Whether nothing of the limit was left: with status 0 it most likely ran out of gas, and no replay shows why."""
+        return self.gas_used >= gas_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ def receipt_of(value: Any) -> Receipt | None:
         data(fields.get("from"), 20),
         _address(fields.get("to")),
         logs,
+        quantity(fields.get("gasUsed")),
     )
 
 

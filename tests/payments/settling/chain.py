@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,30 +76,34 @@ class Bank:
     def chain_id(self) -> int:
         return int(self.deployment.gateway["chain_id"])
 
-    def pay(self, count: int = 1, amount: int = 1_000_000, payer: int = 0, before: int = LATER) -> list[Intent]:
+    def pay(
+        self, count: int = 1, amount: int = 1_000_000, payer: int = 0, before: int = LATER, merchant: str = MERCHANT
+    ) -> list[Intent]:
         """Payments of a user of the devnet, signed and authorized."""
         wallet = self.deployment.users[payer]
-        terms = Terms(f"evm:{self.chain_id}", self.token["address"], wallet.address, MERCHANT, amount)
+        terms = Terms(f"evm:{self.chain_id}", self.token["address"], wallet.address, merchant, amount)
         made = []
         for _ in range(count):
             intent = transitions.create(self.conn, self.account, terms)
-            signed = authorize(self.token, self.chain_id, wallet, MERCHANT, amount, intent.ref, before)
+            signed = authorize(self.token, self.chain_id, wallet, merchant, amount, intent.ref, before)
             made.append(transitions.authorize(self.conn, self.account, intent.public_id, signed).intent)
         return made
 
     def call_of(self, intent: Intent) -> Call:
         """The transfer that anybody may carry out."""
-        signed = intent.authorization or {}
+        return self._carried_out(intent.authorization or {}, intent.payer, intent.merchant, intent.amount, intent.ref)
+
+    def moving(self, wallet: Wallet, to: str, amount: int) -> Call:
+        """A transfer of a wallet's own, which has no gas for it."""
+        ref = os.urandom(32)
+        signed = authorize(self.token, self.chain_id, wallet, to, amount, ref, LATER)
+        return self._carried_out(signed, wallet.address, to, amount, ref)
+
+    def _carried_out(self, signed: Mapping[str, Any], payer: str, to: str, amount: int, ref: bytes) -> Call:
         raw = bytes.fromhex(signed["signature"][2:])
-        members = (
-            intent.payer,
-            intent.merchant,
-            intent.amount,
-            int(signed["valid_after"]),
-            int(signed["valid_before"]),
-        )
-        data = DOLLAR.call("transferWithAuthorization", *members, intent.ref, raw[64], raw[:32], raw[32:64])
-        return Call(intent.token, data)
+        window = int(signed["valid_after"]), int(signed["valid_before"])
+        members = (payer, to, amount, *window, ref, raw[64], raw[:32], raw[32:64])
+        return Call(self.token["address"], DOLLAR.call("transferWithAuthorization", *members))
 
     def as_somebody(self, *calls: Call) -> list[str]:
         """By an operator of the devnet, mined; the hashes."""

@@ -19,6 +19,7 @@ from workers import receipts
 from workers.chain import open_clients
 from workers.chain.calldata import BALANCE_OF, ContractCall, decode_uint
 from workers.chain.payments import AuthorizationKey
+from workers.devnet.accounts import labelled
 from workers.devnet.deployment import Deployment
 from workers.leases import LeaseKeeper
 from workers.payment_reverts import key_of
@@ -115,6 +116,25 @@ def test_somebody_else_is_faster_while_ours_is_on_the_way(world: Any, monkeypatc
     assert world.conn.execute("SELECT state FROM nonce_slot WHERE subject_id = %s", (payment.id,)).fetchone() == (
         "mined",
     )
+
+
+def test_a_merchant_who_empties_its_account_meanwhile_is_paid(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The payment costs more when it is mined than when it was simulated: a balance that was in use is written anew."""
+    bank: Bank = world.bank
+    merchant = labelled("merchant who empties its account")
+    (first,) = bank.pay(merchant=merchant.address)
+    assert world.work() == ["sent"]
+    bank.wait_transfers([first])
+    (second,) = bank.pay(merchant=merchant.address)
+    own = LaneSender.transmit
+
+    def late(self: LaneSender, items: Any) -> Any:
+        bank.as_somebody(bank.moving(merchant, MERCHANT, first.amount))
+        return own(self, items)
+
+    monkeypatch.setattr(LaneSender, "transmit", late)
+    assert world.work() == ["sent"]
+    assert bank.wait_transfers([second]) == {second.ref: 1}
 
 
 def test_what_the_token_refuses_is_not_signed(world: Any) -> None:

@@ -13,6 +13,7 @@ from tests.payments.settling.conftest import SELECTORS, Shop, Token, Worker, out
 from tests.send.node import Drop, Node, parse
 from workers import broadcast, receipts, replace, signers, verdicts, windows
 from workers.chain.payments import Refusal
+from workers.payment_reverts import OUT_OF_GAS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Start = Callable[[], Worker]
@@ -73,6 +74,16 @@ def test_a_final_revert_of_a_used_authorization_confirms_who_used_it(
     (now,) = shop.now(payment)
     assert (now.state.value, now.tx_hash) == ("confirming", b"\x66" * 32)
     assert slot(shop, payment) == "mined"
+
+
+def test_what_used_all_its_gas_says_so(shop: Shop, node: Node, mined: Any) -> None:
+    process, payment = mined(status=0)
+    shop.conn.execute("UPDATE tx_attempt SET gas_limit = %s", (21_000,))
+    node.finalize()
+    look(process, shop)
+    (evidence,) = shop.conn.execute("SELECT evidence FROM review_case").fetchone() or ({},)
+    assert (shop.reason(payment), shop.now(payment)[0].state_reason) == ("reverted_final", OUT_OF_GAS)
+    assert (evidence["gas_used"], evidence["gas_limit"]) == (21_000, 21_000)
 
 
 def test_a_use_after_the_revert_is_not_the_reason_of_it(shop: Shop, node: Node, token: Token, mined: Any) -> None:
