@@ -82,10 +82,14 @@ def quick_flush() -> None:
 @pytest.fixture(autouse=True)
 def no_kept_connection() -> Iterator[None]:
     """The database can be dropped after the last test."""
+    from requests_app.api.waiting import watch
     from requests_app.store.bands import close_kept_connections
 
+    watch._idle_seconds = 0.05
     yield
     close_kept_connections()
+    if poller := watch._poller:
+        poller.join(10)
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,13 @@
 INSERT INTO envelope_miss AS m (source_id, misses, last_at) VALUES (%(source)s, 1, clock_timestamp())
 ON CONFLICT (source_id) DO UPDATE SET misses = m.misses + 1, last_at = excluded.last_at;
 
+-- name: refresh
+SELECT refresh_envelope_partitions(%(source)s::int);
+
+-- name: young
+SELECT DISTINCT b.source_id FROM envelope_band b
+ WHERE b.state = 'open' AND b.at > clock_timestamp() - make_interval(secs => %(seconds)s::float8) ORDER BY b.source_id;
+
 -- name: live_bands
 -- Every band that is not gone, those whose retirement has begun first, with what the gates of retention need (reference 6.3).
 SELECT b.source_id, b.band_no, b.lo, b.hi, b.state,

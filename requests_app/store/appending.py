@@ -98,6 +98,7 @@ def _make_bands(source_id: int, positions: Sequence[int]) -> None:
             crash_point("before_append_band_commit")
             envelopes.ensure_band(own, source_id, position)
             crash_point("after_append_band_commit")
+    bands.refresh(source_id)
 
 
 def _compare(conn: Connection[Any], source_id: int, items: Sequence[Item]) -> None:

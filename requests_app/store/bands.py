@@ -13,7 +13,7 @@ from django.db import connections
 from psycopg import Connection
 
 from requests_app.errors import RelayerError
-from requests_app.store.session import connect, run
+from requests_app.store.session import connect, fetch_all, run
 
 log = logging.getLogger("relayer.envelopes")
 
@@ -115,6 +115,20 @@ def close_kept_connections() -> None:
         owner, conn = _idle.pop()
         if owner == os.getpid():
             conn.close()
+
+
+def refresh(source_id: int) -> None:
+    """Tell every session once more which partitions an originator has, in a transaction of its own (sql/ddl/band_refresh.sql).
+
+    One that read the list while a partition was attached may have kept the old list, and misses the band although it was made.
+    """
+    with own_connection() as own:
+        run(own, "bands", "refresh", {"source": source_id})
+
+
+def young(conn: Connection[Any], seconds: float) -> list[int]:
+    """The originators whose newest band was made within the last so many seconds."""
+    return [row.source_id for row in fetch_all(conn, "bands", "young", {"seconds": seconds})]
 
 
 def note_missing(conn: Connection[Any], source_id: int, positions: Sequence[int]) -> None:

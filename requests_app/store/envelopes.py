@@ -202,6 +202,7 @@ def _banded(
         bands.note_missing(conn, source_id, positions[:1])
         for position in band_positions(conn, source_id, positions):
             (make_band or (lambda place: ensure_band(conn, source_id, place)))(position)
+        bands.refresh(source_id)
 
     texts = {part: sql.statement("envelopes", text) for part, text in {"countable": "countable", **parts}.items()}
 

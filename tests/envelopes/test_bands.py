@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import psycopg
@@ -36,6 +37,59 @@ def test_a_missing_band_is_made_counted_and_logged_once(log: Connection, caplog:
     assert [at // WIDTH for at in made] == [0, 1, 5]
     assert scene.misses(log) == {CHAIN: 1}
     assert [record.action for record in caplog.records] == ["band_missing"]  # type: ignore[attr-defined]
+
+
+def test_whoever_met_a_missing_band_has_every_session_told_again(log: Connection) -> None:
+    """Whether it made the band or found it made meanwhile: its own session may have kept the list without it."""
+    query = (
+        "SELECT array_agg(a.xmin::text ORDER BY a.attrelid) FROM pg_attribute a WHERE a.attname = 'position' AND a.attrelid IN"
+        " ('envelope_meta'::regclass, 'envelope_blob'::regclass, 'envelope_meta_s11'::regclass, 'envelope_blob_s11'::regclass)"
+    )
+    put(log, 1)
+    (before,) = log.execute(query).fetchone() or ([],)
+    put(log, 2)
+    assert log.execute(query).fetchone() == (before,)
+    put(log, WIDTH)
+    (after,) = log.execute(query).fetchone() or ([],)
+    assert len(before) == len(after) == 4
+    assert not set(before) & set(after)
+
+
+def test_sessions_that_read_the_bands_while_one_is_made(log: Connection) -> None:
+    """A session that reads hundreds of bands while another one is attached may keep the list without it: it is told again."""
+    there, tries, sessions = 250, 12, 8
+    for band in range(there):
+        envelopes.ensure_band(log, CHAIN, band * WIDTH)
+    failures: list[BaseException] = []
+
+    def write(conn: Connection, at: int) -> None:
+        try:
+            put(conn, at)
+        except BaseException as error:
+            failures.append(error)
+
+    for band in range(there, there + tries):
+        with ExitStack() as stack:
+            fresh = [stack.enter_context(connect("worker")) for _ in range(sessions)]
+            writers = [
+                threading.Thread(target=write, args=(conn, band * WIDTH + number)) for number, conn in enumerate(fresh)
+            ]
+            for writer in writers:
+                writer.start()
+            envelopes.ensure_band(log, CHAIN, band * WIDTH)
+            for writer in writers:
+                writer.join(60)
+    assert failures == []
+    assert len(scene.stored(log)) == tries * sessions
+
+
+def test_young_bands(log: Connection) -> None:
+    """Of these the sweep has every session told once more; a band that is old was told of."""
+    assert bands.young(log, 120) == []
+    put(log, 1, WIDTH)
+    assert bands.young(log, 120) == [CHAIN]
+    log.execute("UPDATE envelope_band SET at = at - interval '3 minutes'")
+    assert bands.young(log, 120) == []
 
 
 def test_no_lock_above_row_exclusive_while_recording(log: Connection, twin: Connection) -> None:

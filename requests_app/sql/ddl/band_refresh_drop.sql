@@ -1,0 +1,1 @@
+DROP FUNCTION refresh_envelope_partitions(int);
