@@ -79,6 +79,7 @@ class LeaseKeeper:
         self._beat = beat
         self._hint = bool(settings.LEASE_HINT)
         self._held: dict[str, HeldLease] = {}
+        self._found: dict[str, int] = {}
         self._unmarked: set[str] = set()  # held, but without their liveness lock since a reconnection
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
@@ -102,10 +103,8 @@ class LeaseKeeper:
                 log.warning("no beat: %s", error, extra={"action": "beat", "resource": resource})
 
     def epoch_of(self, resource: str) -> int | None:
-        """The present epoch of a resource, None when nobody has ever held it."""
-        with self._lock:
-            row = table.look_at_lease(self._session(), resource)
-            return row.epoch if row else None
+        """The epoch at which `try_hold` last found a resource, None before it was asked for."""
+        return self._found.get(resource)
 
     def try_hold(self, resource: str, *, after: int | None = None) -> HeldLease | None:
         """The lease of a resource if it can be had now, else None; never waits for a holder.
@@ -154,29 +153,28 @@ class LeaseKeeper:
                 self._connection.close()
 
     def _claim(self, session: psycopg.Connection[Any], resource: str, after: int | None) -> HeldLease | None:
-        row = table.look_at_lease(session, resource)
+        row = table.approach_lease(session, resource, after, hint=self._hint)
         if row is None:
             crash_point("before_lease_open_commit")
             table.open_lease(session, resource)
             crash_point("after_lease_open_commit")
-            row = table.LeaseRow(epoch=0, instance="", expired=True)
+            row = table.Approached(epoch=0, expired=True, gone=False)
+        self._found[resource] = row.epoch
         if after is not None and row.epoch != after:
             return None
-        gone = not row.expired and self._hint and table.try_liveness(session, resource, row.epoch)
-        if not row.expired and not gone:
+        if not row.expired and not row.gone:
             return None
         try:
-            return self._take(session, resource, row, gone)
+            return self._take(session, resource, row)
         finally:
-            if gone:
+            if row.gone:
                 table.drop_liveness(session, resource, row.epoch)
 
-    def _take(
-        self, session: psycopg.Connection[Any], resource: str, row: table.LeaseRow, gone: bool
-    ) -> HeldLease | None:
+    def _take(self, session: psycopg.Connection[Any], resource: str, row: table.Approached) -> HeldLease | None:
         if not table.try_liveness(session, resource, row.epoch + 1):
             return None  # another candidate is ahead by one statement
         sent_at = monotonic()
+        gone = row.gone
         how = "free" if row.epoch == 0 else "session gone" if gone else "expired"
         epoch = None
         try:

@@ -6,6 +6,14 @@
 SELECT epoch, instance, lease_until <= clock_timestamp() AS expired
   FROM exec_lease WHERE resource = %(resource)s;
 
+-- name: approach_lease
+-- The look of a candidate who would follow epoch `after` (NULL: whatever it is). Of a lease that has not ended it tries the liveness lock in
+-- the same statement: `gone` says that it was obtained, and is this session's now. One reading of the clock decides both.
+SELECT l.epoch, l.expired,
+       CASE WHEN l.expired OR l.epoch <> coalesce(%(after)s::bigint, l.epoch) OR NOT %(hint)s::bool THEN false
+            ELSE pg_try_advisory_lock(%(key)s::int, (l.epoch %% %(epochs)s::bigint)::int) END AS gone
+  FROM (SELECT epoch, lease_until <= statement_timestamp() AS expired FROM exec_lease WHERE resource = %(resource)s) l;
+
 -- name: open_lease
 -- The row of a resource that nobody has held yet: epoch 0, expired.
 INSERT INTO exec_lease (resource, instance, epoch, lease_until)

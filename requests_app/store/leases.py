@@ -25,6 +25,14 @@ class LeaseRow(NamedTuple):
     expired: bool
 
 
+class Approached(NamedTuple):
+    """What a candidate found who would take a lease. `gone`: the holder's session is, and its liveness lock is the candidate's now."""
+
+    epoch: int
+    expired: bool
+    gone: bool
+
+
 class LeaseRef(NamedTuple):
     """One lease as a holder knows it."""
 
@@ -36,6 +44,17 @@ def look_at_lease(conn: Connection[Any], resource: str) -> LeaseRow | None:
     """The lease of a resource, or None when nobody has ever asked for it."""
     row = fetch_one(conn, "leases", "look_at_lease", {"resource": resource})
     return LeaseRow(*row) if row else None
+
+
+def approach_lease(conn: Connection[Any], resource: str, after: int | None, *, hint: bool) -> Approached | None:
+    """A candidate's look: the lease's epoch, whether it has ended, and else whether its holder's session is gone.
+
+    `after`: only as the successor of that epoch. `hint` False: only the end counts. The liveness lock of a session that is gone is
+    this session's afterwards: `drop_liveness` gives it back. None when nobody has ever asked for the lease.
+    """
+    params = {"resource": resource, "key": _key(resource), "epochs": _EPOCHS, "after": after, "hint": hint}
+    row = fetch_one(conn, "leases", "approach_lease", params)
+    return Approached(*row) if row else None
 
 
 def open_lease(conn: Connection[Any], resource: str) -> None:
@@ -104,5 +123,9 @@ def forget_holds(conn: Connection[Any], seconds: float, limit: int) -> int:
 
 
 def _liveness(resource: str, epoch: int) -> dict[str, int]:
+    return {"key": _key(resource), "epoch": epoch % _EPOCHS}
+
+
+def _key(resource: str) -> int:
     key = crc32(resource.encode())
-    return {"key": key - 2**32 if key >= 2**31 else key, "epoch": epoch % _EPOCHS}
+    return key - 2**32 if key >= 2**31 else key

@@ -132,9 +132,9 @@ def _live(scene: Scene, ordered: int, tell: int) -> None:
         told_to_stop[0] = told_to_stop[0] or monotonic() >= over or bool(select.select([ordered], [], [], 0)[0])
         return told_to_stop[0]
 
-    keeper = LeaseKeeper(instance, LEASE_SECONDS, beat=f"worker:{instance}")
+    keeper = LeaseKeeper(instance, LEASE_SECONDS)
     with closing(keeper), closing(ShiftContext(instance, keeper, stopping)) as context:
-        keeper.epoch_of("nothing")  # its session, and the loop's, are there before the orders
+        keeper.beat_as(f"worker:{instance}")  # its session, and the loop's, are there before the orders
         context.conn.execute("SELECT 1")
         arm(json.loads(_line(ordered)), tell)
         with closing(TurnLoop(context, scene.turns(), POLL_SECONDS, over=stopping)) as loop:

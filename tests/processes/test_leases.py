@@ -22,6 +22,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 Connection = psycopg.Connection[Any]
 SIGNER = "signer:1:0xaa"
 KILLED_SECONDS = 3.0  # P7
+LOCKS = (
+    "SELECT count(*) FROM pg_locks"
+    " WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 
 
 @pytest.fixture
@@ -128,6 +132,34 @@ def test_successor_waits_for_its_own_epoch(keepers: Callable[..., LeaseKeeper]) 
     successor = second.try_hold(SIGNER, after=1)
     assert successor is not None
     assert third.try_hold(SIGNER, after=1) is None
+
+
+def test_a_candidate_looks_by_one_statement_and_keeps_no_lock_of_what_it_may_not_take(
+    keepers: Callable[..., LeaseKeeper], conn: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The holder's session is gone: for another epoch's successor, or without the hint, that is nothing to find out."""
+    table.open_lease(conn, SIGNER)
+    assert _claim(conn, "gone", 0) == 1  # a row that names a holder, and nobody has its liveness lock
+    asked: list[str] = []
+    whole = table.fetch_one
+
+    def counted(conn: Any, topic: str, name: str, *more: Any) -> Any:
+        asked.append(name)
+        return whole(conn, topic, name, *more)
+
+    monkeypatch.setattr(table, "fetch_one", counted)
+    candidate, cautious = keepers("b"), keepers("c")
+    cautious._hint = False
+    assert candidate.epoch_of(SIGNER) is None
+    assert candidate.try_hold(SIGNER, after=7) is None
+    assert candidate.epoch_of(SIGNER) == 1
+    assert cautious.try_hold(SIGNER, after=1) is None
+    assert asked == ["approach_lease", "approach_lease"]
+    assert conn.execute(LOCKS).fetchone() == (0,)
+    taken = candidate.try_hold(SIGNER, after=1)
+    assert taken is not None
+    assert taken.epoch == 2
+    assert conn.execute(LOCKS).fetchone() == (1,), "its own"
 
 
 def _hold_and_wait(seconds: float) -> Callable[[Callable[[str], None]], None]:
