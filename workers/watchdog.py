@@ -169,11 +169,11 @@ class Watchdog:
         if self._conn is None or self._conn.closed:
             self._conn = connect("worker", name="watchdog")
         host = str(settings.HOST_NAME)
-        crash_point("before_watchdog_beat_commit")
-        beats.write_beat(self._conn, self._resource, self._instance, turn_age=0.0, pid=os.getpid(), host=host)
-        crash_point("after_watchdog_beat_commit")
         resources = [resource for group in self._groups for resource in group.slots]
-        return {beat.resource: beat for beat in beats.beats_of(self._conn, resources)}
+        crash_point("before_watchdog_beat_commit")
+        seen = beats.beat_and_look(self._conn, self._resource, self._instance, resources, pid=os.getpid(), host=host)
+        crash_point("after_watchdog_beat_commit")
+        return {beat.resource: beat for beat in seen}
 
     def _judge(self, group: Group, lived: float, seen: Sequence[beats.Beat]) -> None:
         for slot, beat in enumerate(seen):

@@ -8,8 +8,9 @@ VALUES (%(resource)s, %(instance)s, clock_timestamp(),
     ON CONFLICT (resource) DO UPDATE
    SET instance = EXCLUDED.instance, at = EXCLUDED.at, turn_at = EXCLUDED.turn_at, pid = EXCLUDED.pid, host = EXCLUDED.host;
 
--- name: beats_of
--- The lease's epoch comes along so that a replacement can be sent once an epoch.
+-- name: beat_and_look
+-- The watchdog's own beat, and those of the loops it looks after. The lease's epoch comes along so that a replacement can be sent once an epoch.
+WITH own AS ({write_beat})
 SELECT a.resource,
        extract(epoch FROM clock_timestamp() - b.at)::float8 AS age_seconds,
        extract(epoch FROM b.at - b.turn_at)::float8 AS stuck_seconds,

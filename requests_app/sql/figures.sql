@@ -2,6 +2,7 @@
 -- hour, two hours, and 0 for "ever". A row is counted once: the mark moves in the transaction that counts it.
 
 -- name: open_mark
+-- Before a kind is counted for the first time.
 INSERT INTO figures_up_to (kind, up_to) VALUES (%(kind)s, '-infinity') ON CONFLICT (kind) DO NOTHING;
 
 -- name: count_ended
@@ -9,8 +10,12 @@ INSERT INTO figures_up_to (kind, up_to) VALUES (%(kind)s, '-infinity') ON CONFLI
 -- row that ended at the very last moment is taken, so that the mark splits no moment. A row becomes visible later than it ends by the length
 -- of its transaction at most, which the time-outs of sessions keep below `settle`. Mark and end are single values and no joined rows, and the
 -- clock is the statement's, so that all three are bounds of the index: as a join, each run read every row that was counted before.
-WITH mark AS MATERIALIZED (
-  SELECT up_to FROM figures_up_to WHERE kind = %(kind)s FOR UPDATE
+-- Without a mark, or under a lease that is somebody else's, nothing is counted: `marks` is 0.
+WITH f AS MATERIALIZED (
+  SELECT epoch FROM exec_lease
+   WHERE resource = %(resource)s AND instance = %(instance)s AND epoch = %(epoch)s FOR SHARE
+), mark AS MATERIALIZED (
+  SELECT up_to FROM figures_up_to WHERE kind = %(kind)s AND (%(resource)s::text IS NULL OR EXISTS (SELECT 1 FROM f)) FOR UPDATE
 ), last AS MATERIALIZED (
   SELECT max(moment) AS moment FROM (
     SELECT r.completed_at AS moment FROM {table} r
@@ -39,7 +44,7 @@ WITH mark AS MATERIALIZED (
 ), moved AS (
   UPDATE figures_up_to u SET up_to = last.moment FROM last WHERE u.kind = %(kind)s AND last.moment IS NOT NULL
 )
-SELECT count(*) AS rows FROM ended;
+SELECT (SELECT count(*) FROM ended) AS rows, (SELECT count(*) FROM mark) AS marks;
 
 -- name: forget_steps
 DELETE FROM finished_figure

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from psycopg import Connection
 
+from requests_app import sql
 from requests_app.store.session import fetch_all, run
 
 
@@ -25,9 +26,14 @@ def write_beat(conn: Connection[Any], resource: str, instance: str, *, turn_age:
     run(conn, "beats", "write_beat", params)
 
 
-def beats_of(conn: Connection[Any], resources: Sequence[str]) -> list[Beat]:
-    """One row for each resource asked for, in order of its name."""
-    return [Beat(*row) for row in fetch_all(conn, "beats", "beats_of", {"resources": list(resources)})]
+def beat_and_look(
+    conn: Connection[Any], resource: str, instance: str, resources: Sequence[str], *, pid: int, host: str
+) -> list[Beat]:
+    """Record that `instance` lives, and look at others: one row for each of the `resources`, in order of its name."""
+    params = {"resource": resource, "instance": instance, "turn_age": 0.0, "pid": pid, "host": host}
+    beat = sql.statement("beats", "write_beat")
+    rows = fetch_all(conn, "beats", "beat_and_look", {**params, "resources": list(resources)}, write_beat=beat)
+    return [Beat(*row) for row in rows]
 
 
 def forget_beats(conn: Connection[Any], resources: Sequence[str]) -> None:

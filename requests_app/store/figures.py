@@ -7,8 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
+from requests_app.errors import StaleEpoch
 from requests_app.states import REQUEST_KINDS, Kind
-from requests_app.store.session import fetch_all, fetch_one, run
+from requests_app.store.session import fetch_all, fetch_only, run
+from requests_app.store.signing import Fence
 
 Connection = psycopg.Connection[Any]
 MINUTE: Final = 60
@@ -43,10 +45,15 @@ class Ended(NamedTuple):
     n: int
 
 
-def count_ended(conn: Connection, kind: Kind, settle_seconds: float, limit: int) -> int:
-    """Add the next ended rows of a kind to the figures; how many. The caller's transaction holds the duty's fence."""
-    run(conn, "figures", "open_mark", {"kind": kind.value})
+def count_ended(conn: Connection, kind: Kind, settle_seconds: float, limit: int, fence: Fence | None = None) -> int:
+    """Add the next ended rows of a kind to the figures, in one statement under the duty's fence; how many.
+
+    Raises StaleEpoch, with nothing counted, when the fence does not hold any more.
+    """
     parameters = {
+        "resource": fence.resource if fence else None,
+        "instance": fence.instance if fence else None,
+        "epoch": fence.epoch if fence else None,
         "kind": kind.value,
         "settle": settle_seconds,
         "limit": limit,
@@ -54,8 +61,13 @@ def count_ended(conn: Connection, kind: Kind, settle_seconds: float, limit: int)
         "steps": KEPT_STEPS,
     }
     table = _PAYMENTS if kind is Kind.PAYMENT else kind.table
-    row = fetch_one(conn, "figures", "count_ended", parameters, table=table)
-    return int(row.rows) if row else 0
+    row = fetch_only(conn, "figures", "count_ended", parameters, table=table)
+    if not row.marks:
+        run(conn, "figures", "open_mark", {"kind": kind.value})
+        row = fetch_only(conn, "figures", "count_ended", parameters, table=table)
+    if fence is not None and not row.marks:
+        raise StaleEpoch(f"{fence.resource}: epoch {fence.epoch} is over")
+    return int(row.rows)
 
 
 def forget_steps(conn: Connection) -> int:

@@ -12,9 +12,11 @@ from django.test import Client
 
 from requests_app import models
 from requests_app.admin import charts
+from requests_app.errors import StaleEpoch
 from requests_app.states import Kind, Status
-from requests_app.store import figures
+from requests_app.store import figures, leases
 from requests_app.store.session import web_connection
+from requests_app.store.signing import Fence
 from tests.desk.scene import Scene
 
 pytestmark = pytest.mark.django_db
@@ -70,6 +72,17 @@ def test_a_rolled_back_count_is_counted_again() -> None:
     with conn.transaction(force_rollback=True):
         assert count() == 1
     assert count() == 1
+
+
+def test_nothing_is_counted_under_a_lease_that_is_somebody_elses() -> None:
+    ended(timedelta(minutes=5), 1.0)
+    conn, resource = web_connection(), "singleton:figures"
+    leases.open_lease(conn, resource)
+    leases.claim_lease(conn, resource, "a", 0, 10, gone=False, how="free")
+    for stale in (Fence(resource, "a", 2), Fence(resource, "b", 1)):
+        with pytest.raises(StaleEpoch):
+            figures.count_ended(conn, Kind.PUBLIC_DECRYPT, 15.0, 1000, stale)
+    assert figures.count_ended(conn, Kind.PUBLIC_DECRYPT, 15.0, 1000, Fence(resource, "a", 1)) == 1
 
 
 def test_percentiles_are_within_an_eighth() -> None:

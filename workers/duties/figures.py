@@ -9,6 +9,7 @@ from requests_app.errors import StaleEpoch
 from requests_app.states import Kind
 from requests_app.store import figures, leases
 from requests_app.store.session import transaction
+from requests_app.store.signing import Fence
 from workers.leases import HeldLease
 from workers.shift import ShiftContext
 
@@ -28,12 +29,10 @@ def run(context: ShiftContext, lease: HeldLease) -> int:
         figures.count_jobs(context.conn)
         crash_point("before_waiting_figures_commit")
     crash_point("after_waiting_figures_commit")
+    fence = Fence(lease.resource, lease.instance, lease.epoch)
     for kind in Kind:
-        with transaction(context.conn):
-            if not leases.fence(context.conn, lease.resource, lease.instance, lease.epoch):
-                raise StaleEpoch(lease.resource)
-            counted += figures.count_ended(context.conn, kind, SETTLE_SECONDS, BATCH)
-            crash_point("before_figures_commit")
+        crash_point("before_figures_commit")
+        counted += figures.count_ended(context.conn, kind, SETTLE_SECONDS, BATCH, fence)
         crash_point("after_figures_commit")
     crash_point("before_forget_steps_commit")
     figures.forget_steps(context.conn)
