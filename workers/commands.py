@@ -25,6 +25,7 @@ from requests_app.store.attempts import Replacement
 from requests_app.store.commands import SINGLETON, OpenCommand, Outcome, SlotView
 from requests_app.store.session import transaction
 from requests_app.store.signing import Fence, hold_fence
+from requests_app.store.turns import COMMANDS, Board
 from requests_app.transitions import commands as effects
 from requests_app.transitions import payment_commands
 from requests_app.transitions.outcomes import Verdict, rejected
@@ -52,7 +53,8 @@ class CommandTurn:
 
     name = "commands"
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board | None = None) -> None:
+        self._board = board or Board()
         self._lease: HeldLease | None = None
         self._due_at = self._keyless_at = 0.0
         self._own: frozenset[str] | None = None
@@ -67,8 +69,10 @@ class CommandTurn:
             self._due_at = monotonic() + STANDBY_SECONDS
             return 0
         self._due_at = monotonic() + INTERVAL_SECONDS
-        lease = self._lease
-        return serve(context, Fence(lease.resource, lease.instance, lease.epoch), None) + self._keyless(context)
+        lease, ended = self._lease, 0
+        if not self._board.found_none(COMMANDS, INTERVAL_SECONDS):
+            ended = serve(context, Fence(lease.resource, lease.instance, lease.epoch), None)
+        return ended + self._keyless(context)
 
     def close(self) -> None:
         """Give the lease up."""
@@ -88,10 +92,10 @@ class CommandTurn:
         return keyless.reject(context, self._own)
 
 
-def serve_lane(context: ShiftContext, lane: Lane) -> int:
+def serve_lane(context: ShiftContext, lane: Lane, board: Board) -> int:
     """Carry out the commands of a held signer, also of a paused or blocked one; how many."""
     now = monotonic()
-    if now < lane.commands_at or lane.held.lost:
+    if now < lane.commands_at or lane.held.lost or board.found_none(COMMANDS, INTERVAL_SECONDS):
         return 0
     lane.commands_at = now + INTERVAL_SECONDS
     done = serve(context, lane.fence, lane)

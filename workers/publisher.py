@@ -24,6 +24,7 @@ from requests_app.store.envelopes import ensure_band
 from requests_app.store.publish import LONGEST_TOPIC, PUBLISHED, Staged
 from requests_app.store.session import retry_serialization, transaction
 from requests_app.store.sqlstates import is_permanent
+from requests_app.store.turns import STAGED, Board
 from workers.shift import ShiftContext
 
 log = logging.getLogger("relayer.publisher")
@@ -49,7 +50,8 @@ class PublishTurn:
 
     name = "publish"
 
-    def __init__(self, originator: int | None = None, *, batch: int = BATCH) -> None:
+    def __init__(self, originator: int | None = None, *, batch: int = BATCH, board: Board | None = None) -> None:
+        self._board = board or Board()
         self._originator = int(settings.PUBLISHER_ORIGINATOR) if originator is None else originator
         self._batch = batch
         self._opened = False
@@ -57,7 +59,8 @@ class PublishTurn:
 
     def run(self, context: ShiftContext) -> int:
         """Publish what is staged, batch by batch, until nothing waits or the shift ends; how many were dealt with."""
-        if monotonic() < self._due_at:
+        pause = float(settings.PUBLISH_POLL_SECONDS)
+        if monotonic() < self._due_at or self._board.found_none(STAGED, pause):
             return 0
         handled = 0
         while not context.stopping():
@@ -72,7 +75,7 @@ class PublishTurn:
                 break
         if not handled:
             # No more than a few statements a second while nothing is staged (P3).
-            self._due_at = monotonic() + float(settings.PUBLISH_POLL_SECONDS)
+            self._due_at = monotonic() + pause
         return handled
 
     def close(self) -> None:

@@ -35,6 +35,7 @@ from workers.carriers import Carrier, carrier_of
 from workers.estimate import Estimated, current_price, delay_after, estimate
 from workers.lane import Lane
 from workers.payments import LaneSender
+from workers.publisher import PublishTurn
 from workers.readiness import ReadinessTurn
 from workers.settle_routes import make_settler
 from workers.settling import BATCH as PAYMENT_BATCH
@@ -53,10 +54,10 @@ LONGEST_REST_SECONDS: Final = 5.0
 ORPHAN_SECONDS: Final = 2.0
 
 
-def request_turns() -> list[Turn]:
-    """Readiness, then sending, in this order: one look at the queues serves both, and what has just become ready is sent at once."""
-    board = Board(READY, SEND, SETTLE)
-    return [ReadinessTurn(board), SettleTurn(board)]
+def sharing_turns() -> list[Turn]:
+    """The turns that one look serves: readiness, then sending, so that what has just become ready is sent at once, commands, publishing."""
+    board = Board(READY, SEND, SETTLE, around=True)
+    return [ReadinessTurn(board), SettleTurn(board), commands.CommandTurn(board), PublishTurn(board=board)]
 
 
 class SettleTurn:
@@ -116,7 +117,7 @@ class SettleTurn:
     def _work(self, context: ShiftContext, lane: Lane) -> int:
         if not signers.sync(context, lane) or lane.held.lost:
             return 0
-        handled = commands.serve_lane(context, lane) + self._maintain(context, lane)
+        handled = commands.serve_lane(context, lane, self._board) + self._maintain(context, lane)
         # Nothing new before everything old was offered to the node again: a gap below would hold the new ones up.
         if lane.resend_all or not lane.active or monotonic() < lane.send_at:
             return handled

@@ -27,6 +27,16 @@ t AS (
 SELECT queue, priority, tenant_id FROM t WHERE (queue, priority, tenant_id) NOT IN (SELECT queue, priority, tenant_id FROM g)
  LIMIT %(most)s::bigint;
 
+-- name: look_around
+-- The look of a loop that also publishes and carries out commands: whether anything of these waits at all comes with it
+-- (indexes staged_envelope_waiting, command_open).
+({find_turns})
+UNION ALL
+(SELECT 'staged', 0::smallint, 0::bigint FROM staged_envelope WHERE parked_at IS NULL LIMIT 1)
+UNION ALL
+(SELECT 'commands', 0::smallint, 0::bigint FROM command
+  WHERE state <> 'consumed' AND (state = 'pending' OR claim_until <= clock_timestamp()) LIMIT 1);
+
 -- name: claim
 -- The part that all leases share, not a statement of its own: so many of each tenant's oldest visible jobs, in turn, by rank.
 -- MATERIALIZED is load-bearing: an inlined sub-query can be run once per outer row and claim more than the limit (B17). So is the

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from time import monotonic
 from typing import Any, Final, TypeVar
 
@@ -34,6 +34,9 @@ _BEHIND_ALL: Final[Pair] = (2**15 - 1, 2**63 - 1)
 FRESH_SECONDS: Final = 0.02  # how long a look that was made for another queue is as good as one's own
 # And when this loop itself has just brought jobs there: those it takes now, what else came soon after.
 HELD_SECONDS: Final = 0.1
+# What a look around may find beside jobs: publications that wait, commands that may be carried out.
+STAGED: Final = "staged"
+COMMANDS: Final = "commands"
 
 
 @dataclass(slots=True)
@@ -171,12 +174,18 @@ class Turns:
 
 
 class Board:
-    """The queues that a loop asks one after the other, looked at together: where there is nothing to do one statement says so of all."""
+    """The queues that a loop asks one after the other, looked at together: where there is nothing to do one statement says so of all.
 
-    def __init__(self, *queues: str) -> None:
+    `around`: each look finds out, too, whether there are publications or commands (STAGED, COMMANDS).
+    """
+
+    def __init__(self, *queues: str, around: bool = False) -> None:
         self._turns = {queue: Turns(queue, self) for queue in queues}
+        self._around = around
         self._seen: dict[str, list[Pair]] = {}
         self._seen_at = 0.0
+        self._beside: frozenset[str] = frozenset()
+        self._looked_at = -inf
 
     def turns(self, queue: str) -> Turns:
         """What is known of one of the queues."""
@@ -185,12 +194,12 @@ class Board:
     def look(self, conn: Connection[Any], queue: str) -> list[Pair]:
         """Who has jobs in this queue now. What the others have is remembered for a moment, for the one who asks next."""
         if queue not in self._seen or monotonic() - self._seen_at > FRESH_SECONDS:
-            names = list(self._turns)
-            self._seen = {name: [] for name in names}
-            for name, pair in _find_pairs(conn, names, [_BEFORE_ALL] * len(names), [_BEHIND_ALL] * len(names)):
-                self._seen[name].append(pair)
-            self._seen_at = monotonic()
+            self._look(conn)
         return self._seen.pop(queue)
+
+    def found_none(self, what: str, within: float) -> bool:
+        """Whether a look of the last `within` seconds found none of it (STAGED, COMMANDS). False: there may be some, ask."""
+        return monotonic() - self._looked_at <= within and what not in self._beside
 
     def note(self, queue: str, pairs: Iterable[Pair]) -> None:
         """Jobs of these pairs have just come to a queue by this loop: with them its last look still holds, and need not be repeated."""
@@ -198,11 +207,21 @@ class Board:
             self._seen[queue] = sorted({*self._seen[queue], *pairs})
             self._seen_at = monotonic()
 
+    def _look(self, conn: Connection[Any]) -> None:
+        names, began = list(self._turns), monotonic()
+        first, last = [_BEFORE_ALL] * len(names), [_BEHIND_ALL] * len(names)
+        found = _find_pairs(conn, names, first, last, around=self._around)
+        self._seen = {name: [pair for queue, pair in found if queue == name] for name in names}
+        self._seen_at = monotonic()
+        if self._around:
+            self._beside = frozenset(queue for queue, _ in found) - self._turns.keys()
+            self._looked_at = began
+
 
 def _find_pairs(
-    conn: Connection[Any], queues: list[str], above: list[Pair], below: list[Pair]
+    conn: Connection[Any], queues: list[str], above: list[Pair], below: list[Pair], *, around: bool = False
 ) -> list[tuple[str, Pair]]:
-    """Queue, and pair of priority and tenant with jobs in it; of each queue in their order."""
+    """Queue, and pair of priority and tenant with jobs in it; of each queue in their order. `around`: STAGED and COMMANDS among them."""
     parameters = {
         "queue": queues,
         "priority": [pair[0] for pair in above],
@@ -211,7 +230,11 @@ def _find_pairs(
         "end_tenant": [pair[1] for pair in below],
         "most": MOST_PAIRS * len(set(queues)),
     }
-    return [(row.queue, (row.priority, row.tenant_id)) for row in fetch_all(conn, "queue", "find_turns", parameters)]
+    if around:
+        rows = fetch_all(conn, "queue", "look_around", parameters, find_turns=sql.statement("queue", "find_turns"))
+    else:
+        rows = fetch_all(conn, "queue", "find_turns", parameters)
+    return [(row.queue, (row.priority, row.tenant_id)) for row in rows]
 
 
 def _rest(seconds: float) -> float:

@@ -15,12 +15,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from requests_app.states import Kind
+from requests_app.store.intents import SETTLE
+from requests_app.store.queue import READY, SEND
+from requests_app.store.turns import Board
 from tests.crash import scenes
 from tests.crash.sites import crash_point_names
 from workers.commands import CommandTurn
 from workers.devnet.traffic import Form, Submission
 from workers.listener import ListenerTurn
-from workers.settle import request_turns
+from workers.readiness import ReadinessTurn
+from workers.settle import SettleTurn
 from workers.shift import ShiftContext, Turn
 from workers.sweep import duties
 
@@ -106,7 +110,8 @@ class Scene:
 
     def turns(self) -> Sequence[Turn]:
         """What a process does, in this order."""
-        return [Deeds(self), *request_turns(), CommandTurn(), ListenerTurn()]
+        board = Board(READY, SEND, SETTLE, around=True)
+        return [Deeds(self), ReadinessTurn(board), SettleTurn(board), CommandTurn(board), ListenerTurn()]
 
     def act(self, context: ShiftContext) -> None:
         """What clients and people do, a step at a time: by default every request is posted until it is accepted."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from itertools import pairwise
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from requests_app import sql
 from requests_app.states import Kind
-from requests_app.store import queue
+from requests_app.store import commands, publish, queue
 from requests_app.store import turns as turns_module
 from requests_app.store.queue import DEFERRED, READY, SEND, Subject
 from requests_app.store.session import connect
-from requests_app.store.turns import NEUTRAL_EVERY, Turns
+from requests_app.store.signing import Fence
+from requests_app.store.turns import COMMANDS, NEUTRAL_EVERY, STAGED, Turns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -146,9 +148,9 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], list[list[str
     looks: list[list[str]] = []
     find = turns_module._find_pairs
 
-    def counted(conn: Any, queues: list[str], *bounds: Any) -> Any:
+    def counted(conn: Any, queues: list[str], *bounds: Any, around: bool) -> Any:
         looks.append(queues)
-        return find(conn, queues, *bounds)
+        return find(conn, queues, *bounds, around=around)
 
     monkeypatch.setattr(turns_module, "_find_pairs", counted)
     return clock, looks
@@ -189,6 +191,34 @@ def test_a_look_holds_with_what_this_loop_itself_has_moved(
         assert len(queue.lease_jobs(conn, SEND, 5, "w", 30, turns=board.turns(SEND))) == 5
         assert len(looks) == expected
         clock[0] += 10.0
+
+
+def test_a_look_around_tells_of_publications_and_commands(
+    conn: psycopg.Connection[Any], watched: tuple[list[float], list[list[str]]]
+) -> None:
+    """What it did not find need not be asked for; what it found, or has not looked for lately, must be."""
+    clock, _ = watched
+    board, alone = turns_module.Board(READY, SEND, around=True), turns_module.Board(READY)
+
+    def look(at: turns_module.Board) -> list[bool]:
+        clock[0] += 10.0
+        assert not queue.lease_jobs(conn, READY, 5, "w", 30, turns=at.turns(READY))
+        return [at.found_none(what, 0.5) for what in (STAGED, COMMANDS)]
+
+    assert not board.found_none(COMMANDS, 1e9), "nobody has looked yet"
+    assert look(board) == [True, True]
+    assert look(alone) == [False, False], "it looks at its queues only"
+    account = conn.execute("INSERT INTO client_account (name) VALUES ('p') RETURNING id").fetchone()
+    publish.stage(conn, uuid4(), account[0], b"topic", b"payload", None)
+    assert look(board) == [False, True]
+    conn.execute("UPDATE staged_envelope SET parked_at = clock_timestamp(), error = 'e'")
+    order = commands.NewCommand("c", commands.CommandKind.HITL, Kind.USER_DECRYPT, 1, commands.SINGLETON, "ann")
+    commands.enqueue(conn, order)
+    assert look(board) == [True, False]
+    commands.claim(conn, Fence(commands.SINGLETON, "one", 1), ["c"])
+    assert look(board) == [True, True], "somebody is at it"
+    clock[0] += 1.0
+    assert not board.found_none(STAGED, 0.5), "the last look is too long ago"
 
 
 def test_priority_comes_first_and_every_tenth_claim_is_neutral(conn: psycopg.Connection[Any]) -> None:

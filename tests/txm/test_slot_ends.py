@@ -148,10 +148,10 @@ def test_a_signer_whose_work_breaks_off_holds_the_others_up_for_nothing(
     (subject,) = proofs(conn, 1)
     whole = commands.serve_lane
 
-    def broken(context: Any, lane: Any) -> int:
+    def broken(context: Any, lane: Any, board: Any) -> int:
         if lane is first:
             raise ArithmeticError("always")
-        return whole(context, lane)
+        return whole(context, lane, board)
 
     monkeypatch.setattr(commands, "serve_lane", broken)
     with pytest.raises(ArithmeticError, match="always"):

@@ -13,6 +13,7 @@ from requests_app.states import Kind, Status
 from requests_app.store import commands as store
 from requests_app.store.commands import NewCommand
 from requests_app.store.intents import Intent
+from requests_app.store.turns import Board
 from tests.payments.settling.conftest import Shop, Token, Worker, outcomes
 from tests.payments.settling.test_ends import finalize, look, slot
 from tests.payments.terms import MERCHANT, PAYER, TERMS, USDC
@@ -45,7 +46,7 @@ class Desk:
                 ),
             )  # fmt: skip
         self.process.lane.commands_at = 0.0
-        commands.serve_lane(self.process.context, self.process.lane)  # type: ignore[arg-type]
+        commands.serve_lane(self.process.context, self.process.lane, Board())  # type: ignore[arg-type]
         row = conn.execute("SELECT outcome, result FROM command WHERE command_id = %s", (name,)).fetchone()
         assert row is not None
         return str(row[0]), row[1]
