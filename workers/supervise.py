@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from requests_app.sockets import free_port, is_free
 from workers import lifeline
 
 log = logging.getLogger("relayer.supervise")
@@ -87,13 +87,7 @@ def kept_port(path: Path, configured: str, address: str = "127.0.0.1") -> int:
     if configured.strip():
         return _port(configured, "API_PORT")
     kept = _port(path.read_text(), str(path)) if path.exists() else 0
-    with closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, kept))
-        except OSError:
-            probe.bind((address, 0))
-        port = int(probe.getsockname()[1])
+    port = kept if kept and is_free(kept, address) else free_port(address)
     path.write_text(f"{port}\n")
     return port
 

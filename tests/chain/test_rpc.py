@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from requests_app.errors import ConfigurationError
+from requests_app.sockets import free_port
 from tests.chain.stub_node import LastReply, http, json_reply, results, stub_node
 from tests.waiting import wait_until
 from workers.chain.rpc import BATCH_LIMIT, REQUEST_BYTES, RpcEndpoint
@@ -22,11 +23,6 @@ FAST = (1.0, 0.3)
 
 def echo(document: Any, count: int) -> bytes:
     return json_reply(results(document, lambda method, params: [method, *params]))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_calls_share_one_connection() -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from django.core.management import CommandError, call_command
 
+from requests_app.sockets import is_free
 from tests.devnet.conftest import ROOT, layout_at, process
 from tests.installing import tools
 from workers.devnet import toolchain
-from workers.devnet.layout import Layout, port_is_free
+from workers.devnet.layout import Layout
 
 
 def part(var: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +44,7 @@ def test_only_a_start_replaces_a_taken_port(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", first.host))
         other.listen()
-        assert not port_is_free(first.host)
+        assert not is_free(first.host)
         assert Layout(tmp_path).ports() == first
         renewed = Layout(tmp_path).ports(renew=True)
     assert renewed.host != first.host

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
+from requests_app.sockets import free_port
 from tests.faults.proxy import FaultProxy
 from tests.faults.tcp import CutLine
 from tests.stack.harness import ROOT, Stack, plain_environment
@@ -25,8 +25,7 @@ class Host:
         self.chains = [
             FaultProxy(url) for url in (stack.deployment.gateway["rpc_urls"][0], stack.deployment.host["rpc_url"])
         ]
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = int(probe.getsockname()[1])
+        port = free_port()
         environment = {
             **plain_environment(),
             "RELAYER_VAR": str(stack.var),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 from django.db import connection
 
+from requests_app.sockets import free_port
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -33,9 +33,7 @@ class WebServer:
     """One granian master with `workers` processes; close() ends it."""
 
     def __init__(self, workers: int = 1, **environment: str) -> None:
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         chain = {
             "GATEWAY_CHAIN_ID": "654321",
             "GATEWAY_RPC_URLS": "http://127.0.0.1:9",

@@ -5,15 +5,14 @@ The common part holds for each. What only the table promises (dedup, order, prio
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any, Final
 
 import pytest
 from psycopg import Connection
 
 from requests_app.errors import ConfigurationError
+from requests_app.sockets import free_port
 from requests_app.states import Kind
 from requests_app.store.intents import SETTLE, drop_settle
 from requests_app.store.queue import Delivery, Receipt, Verdict, ack_jobs, nack_jobs, release_orphans
@@ -91,13 +90,6 @@ def over_sqs(conn: Connection[Any], server: Cloud) -> Carried:
 @pytest.fixture
 def in_table(conn: Connection[Any]) -> Carried:
     return Carried(conn, None)
-
-
-def free_port() -> int:
-    """A port where nobody listens."""
-    with closing(socket.socket()) as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def ids(deliveries: list[Delivery]) -> list[int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from requests_app.sockets import free_port
 from tests.processes.children import wait_gone
 from tests.waiting import wait_until
 
@@ -21,8 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 @pytest.mark.parametrize("after_seconds", [0.0, 0.1, 0.3, 0.6])
 def test_no_worker_outlives_a_killed_parent(after_seconds: float) -> None:
     """A worker that was still importing when its parent died used to stay for ever, and to serve on the same port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     with subprocess.Popen(
         [sys.executable, "-m", "relayer_site.web"],
         env={**os.environ, "RELAYER_ROLE": "web", "API_PORT": str(port)},

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import psycopg
 from psycopg.rows import namedtuple_row
 
 from relayer_site.embedded import EmbeddedPostgres
+from requests_app.sockets import free_port
 from tests.faults.proxy import FaultProxy
 from tests.faults.rules import Rule
 from tests.installing import share_tools
@@ -55,7 +55,7 @@ class ChainProxies:
     @classmethod
     def make(cls, seed: int = 0) -> ChainProxies:
         """Both proxies, listening, on the way to two free ports."""
-        ports = _free_ports(2)
+        ports = free_port(), free_port()
         gateway, host = (FaultProxy(f"http://127.0.0.1:{port}", seed=seed + n) for n, port in enumerate(ports))
         return cls(gateway, host, *ports)
 
@@ -239,14 +239,6 @@ class Stack:
     def first(self, *words: str) -> psutil.Process:
         """The parent of those: waited for, because a test before may have killed it."""
         return wait_until(lambda: self.find(*words), 60, f"a process {words}")[0]
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def _forget_all_but_tools(var: Path) -> None:

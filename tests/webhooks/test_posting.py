@@ -12,18 +12,13 @@ from time import monotonic
 
 import pytest
 
+from requests_app.sockets import free_port
 from requests_app.webhook_targets import Target, parse_target
 from tests.webhooks.receiver import Receiver
 from workers import webhook_posting
 from workers.webhook_posting import PostFailed, post
 
 HEADERS = {"webhook-id": "msg_1"}
-
-
-def unused_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def test_what_arrives_is_what_was_sent(receiver: Receiver) -> None:
@@ -79,14 +74,14 @@ def test_what_is_no_answer(receiver: Receiver, answer: int, seconds: float, why:
 
 def test_the_next_address_is_tried(receiver: Receiver) -> None:
     assert post(parse_target(receiver.url), ["127.0.0.2", "127.0.0.1"], b"", HEADERS, 30) == 204
-    nobody = Target(False, "127.0.0.1", unused_port(), "/", True)
+    nobody = Target(False, "127.0.0.1", free_port(), "/", True)
     with pytest.raises(PostFailed, match=webhook_posting.NOT_REACHED):
         post(nobody, ["127.0.0.1", "127.0.0.2"], b"", HEADERS, 30)
 
 
 def test_no_proxy_of_the_environment_is_asked(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, f"http://127.0.0.1:{unused_port()}")
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
     assert post(parse_target(receiver.url), ["127.0.0.1"], b"", HEADERS, 30) == 204
 
 

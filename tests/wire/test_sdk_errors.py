@@ -11,10 +11,11 @@ from uuid import uuid4
 
 import pytest
 
+from requests_app.sockets import free_port
 from tests.installing import relayer_sdk
 from tests.wire import programs
 from tests.wire.scripted import Reply, failed, queued, serving
-from tests.wire.world import World, free_port
+from tests.wire.world import World
 
 INSTALLS = ("relayer_sdk",)
 API_ERROR = "RelayerV2ResponseApiError"

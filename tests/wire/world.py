@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from requests_app import depths
+from requests_app.sockets import free_port
 from tests.faults.rules import Fault, Rule
 from tests.stack.harness import ROOT, Stack
 from tests.waiting import wait_until
@@ -254,12 +254,6 @@ def host_chains(first_url: str, second_url: str) -> list[dict[str, Any]]:
         "kms_generation_address": addresses["KMSGeneration"],
     }
     return [first, {"chain_id": SECOND_HOST_CHAIN, "url": second_url, "acl_address": addresses["ACL"]}]
-
-
-def free_port() -> int:
-    """A TCP port that nothing listens on now."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as probe:
-        return int(probe.getsockname()[1])
 
 
 def var_directory() -> Path:

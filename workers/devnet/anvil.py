@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import orjson
 
+from requests_app.sockets import is_free
 from workers.devnet.accounts import FUNDED, MNEMONIC
-from workers.devnet.layout import ADDRESS, GATEWAY_CHAIN_ID, HOST_CHAIN_ID, Layout, port_is_free, write_atomically
+from workers.devnet.layout import ADDRESS, GATEWAY_CHAIN_ID, HOST_CHAIN_ID, Layout, write_atomically
 from workers.devnet.toolchain import anvil_binary
 
 BALANCE_ETHER: Final = 1_000_000
@@ -89,7 +90,7 @@ def run(layout: Layout, service: str) -> None:
     """
     line = command(layout, service)
     port = getattr(layout.ports(), service)
-    if not port_is_free(port):
+    if not is_free(port, ADDRESS):
         raise PortTaken(
             f"port {port} for the {service} chain is taken: set DEVNET_{service.upper()}_PORT or run `relayer_devnet prepare`"
         )

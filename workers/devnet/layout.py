@@ -6,17 +6,17 @@ Ports are chosen free once and kept in `ports.json`, so that a second start serv
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from requests_app.sockets import free_port, is_free
 
 ADDRESS: Final = "127.0.0.1"
 GATEWAY_CHAIN_ID: Final = 654321
@@ -116,23 +116,10 @@ def write_atomically(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def port_is_free(port: int) -> bool:
-    """Whether nothing listens on the port."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((ADDRESS, port))
-        except OSError:
-            return False
-    return True
-
-
 def _port(name: str, kept: int | None, renew: bool) -> int:
     configured = os.environ.get(f"DEVNET_{name.upper()}_PORT")
     if configured:
         return int(configured)
-    if kept and (not renew or port_is_free(kept)):
+    if kept and (not renew or is_free(kept, ADDRESS)):
         return kept
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind((ADDRESS, 0))
-        return int(probe.getsockname()[1])
+    return free_port(ADDRESS)
