@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import psycopg
@@ -36,6 +36,7 @@ from workers.devnet.verify import RESPONSE_EVENTS
 KEY = "crash-key"
 SHARE_EVENT = contract("Decryption").event("UserDecryptionResponse")
 BLOCK_SECONDS = 0.06
+HELD_SECONDS = 0.005  # between two looks whether an answer is still to wait
 STOCK = 60
 # Long pauses of the product, made short; what a scene needs beside these it names itself.
 CONSTANTS = {
@@ -57,8 +58,11 @@ class Gate(FaultProxy):
 
     lose_sends = False  # accepted with its hash, evicted at once
     withhold_logs = False  # ranges come without events; whoever asks by reference gets them
+    held = ""  # a method whose answers wait until this names another one, or none
 
     def _forward(self, upstream: http.client.HTTPConnection, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        while self.held in [call["method"] for call in calls]:
+            sleep(HELD_SECONDS)
         made: dict[int, dict[str, Any]] = {}
         for place, call in enumerate(calls):
             answer = self._own(call)
@@ -128,6 +132,7 @@ class Ground:
         for gate in (*self.gateways, self.host):
             gate.clear()
             gate.lose_sends = gate.withhold_logs = False
+            gate.held = ""
         self.rpc.call("anvil_dropAllTransactions")
         self.account = insert_account(self.conn, "crash")
         issue_key(self.conn, self.account, KEY)
@@ -189,6 +194,10 @@ class Ground:
         """How many requests are in each state."""
         text = " UNION ALL ".join(f"SELECT status FROM {kind.table}" for kind in REQUESTS)
         return dict(self.rows(f"SELECT status, count(*) FROM ({text}) r GROUP BY 1"))
+
+    def mined(self) -> int:
+        """How many nonces are known to be mined. Final ones too: whoever looks late finds them so."""
+        return int(self.value("SELECT count(*) FROM nonce_slot WHERE state IN ('mined', 'final')"))
 
     def ids(self, kind: Kind, status: str) -> list[int]:
         """The rows of a kind in a state."""

@@ -29,7 +29,7 @@ class Overheard(Payment):
 
     def weather(self) -> None:
         super().weather()
-        if self.ground.value("SELECT count(*) FROM nonce_slot WHERE state IN ('mined', 'final')"):
+        if self.ground.mined():
             self.listen()
 
 
