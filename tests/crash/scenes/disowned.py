@@ -55,11 +55,8 @@ class RefusedButMined(Scene):
 
     def weather(self) -> None:
         super().weather()
-        if not self.left():
+        if not self.left() or self.ground.mined():  # a former holder may have taken it up
             self._heard.touch()
-
-    def over(self) -> bool:
-        return super().over() and not self.left()
 
     def check(self) -> None:
         super().check()

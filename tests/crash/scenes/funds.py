@@ -14,15 +14,17 @@ class Funds(Scene):
 
     aims: ClassVar[tuple[str, ...]] = ("hold_back_commit", "lift_pause_commit")
 
+    def prepare(self) -> None:
+        super().prepare()
+        self._balance(0)
+
     def weather(self) -> None:
         super().weather()
         status = self.ground.value("SELECT status FROM signer")
-        if status == "active" and self.left("hold_back_commit"):
-            self._balance(0)
-        elif status == "paused" and self.left("hold_back_commit", "lift_pause_commit"):
-            self._balance(RICH if self.left("lift_pause_commit") else 0)
-        if not self.left("hold_back_commit"):
+        if not self.left() or status == "paused":
             self._balance(RICH)
+        elif status == "active":
+            self._balance(0)
 
     def over(self) -> bool:
         return super().over() and self.ground.rows("SELECT status FROM signer") == [("active",)]

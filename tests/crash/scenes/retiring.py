@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from time import monotonic
 from typing import ClassVar
 
 import psycopg
@@ -16,7 +15,8 @@ from workers.shift import Turn
 from workers.sweep import DutyTurn
 
 BANDS = 3
-HELD_SECONDS = 0.5  # longer than retention waits for a lock
+GIVEN_UP = """SELECT count(*) FROM pg_inherits WHERE inhdetachpending AND NOT EXISTS (
+    SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%DETACH PARTITION%')"""
 
 
 class Retired(Scene):
@@ -46,7 +46,6 @@ class Retired(Scene):
         conn.execute("UPDATE envelope_meta SET recorded_at = recorded_at - interval '30 days'")
         conn.execute("UPDATE chain_cursor SET block = 100")
         conn.execute("UPDATE consumer_cursor SET position = %s", (100 * WIDTH,))
-        self._since = monotonic()
         self.reader = psycopg.connect(**target(), autocommit=True)
         self.hold()
 
@@ -60,9 +59,7 @@ class Retired(Scene):
 
     def weather(self) -> None:
         """The reader stays until a detach has given up waiting for it; that one is to be finalized."""
-        waiting = self.ground.value("SELECT count(*) FROM pg_inherits WHERE inhdetachpending")
-        self._since = self._since if waiting else monotonic()
-        if monotonic() - self._since >= HELD_SECONDS or not self.left("band_finalize"):
+        if self.ground.value(GIVEN_UP) or not self.left("band_finalize"):
             self.reader.rollback()
 
     def over(self) -> bool:

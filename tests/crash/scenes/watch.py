@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from tests.crash.scene import Deeds, Scene
@@ -22,7 +23,15 @@ class Swept(Scene):
         "enqueue_lost_commit", "figures_commit", "waiting_figures_commit", "forget_steps_commit", "duty_band_commit", "purge_commit", "purge_congestion_commit",
     )  # fmt: skip
     constants: ClassVar = {"workers.duties.figures.SETTLE_SECONDS": 0.0, "workers.duties.jobs.IDLE_SECONDS": 0.0}
-    _robbed = False
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._robbed.unlink(missing_ok=True)
+
+    @property
+    def _robbed(self) -> Path:
+        """There when the jobs were taken away: where the processes find it."""
+        return self.ground.home / "robbed"
 
     def turns(self) -> list[Turn]:
         duties = {
@@ -34,12 +43,13 @@ class Swept(Scene):
         }
         return [*super().turns(), *(DutyTurn(name, SOON, duty.run) for name, duty in duties.items())]
 
-    def weather(self) -> None:
-        super().weather()
-        if not self._robbed and self.ground.value("SELECT count(*) FROM queue_job"):
-            self._robbed = True
+    def act(self, context: ShiftContext) -> None:
+        # In the process, whose next turn works on what is posted: from outside the jobs may be seen too late.
+        super().act(context)
+        if len(self.ground.accepted()) == self.count and not self._robbed.exists():
             self.ground.conn.execute("DELETE FROM queue_job")
             self.ground.conn.execute(f"UPDATE {self.kind.table} SET updated_at = updated_at - interval '2 minutes'")
+            self._robbed.touch()
 
     def over(self) -> bool:
         return super().over() and self._counted() >= {self.count}
