@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, sleep
 from typing import Final
 
 from requests_app.crash_points import EXIT_CODE
@@ -52,13 +52,17 @@ class Rival:
 
 @dataclass
 class Relay:
-    """Plays one scene until every point of `pending` (point -> way) has ended a process."""
+    """Plays one scene until every point of `pending` (point -> way) has ended a process.
+
+    `late`: seconds that the observer comes too late, each time it looks, as where the CPU is not its own.
+    """
 
     ground: Ground
     scene: type[Scene]
     kind: Kind
     recovery: str
     pending: dict[str, str]
+    late: float = 0.0
     deaths: list[Death] = field(default_factory=list)
 
     def run(self) -> list[Death]:
@@ -111,6 +115,7 @@ class _Play:
             if self._main.code is not None:
                 assert (stopping, self._main.code) == (True, 0), f"a process ended by itself: {self._main.code}"
                 return
+            sleep(self._relay.late)
             self._end_rivals()
             self._ground.hurry_commands()
             self._ground.hurry_jobs()

@@ -23,6 +23,7 @@ from tests.crash.scene import Scene, every_scene
 
 SEED = int(os.environ.get("CRASH_SEED", "0")) or int(time.time() // 86400)
 SCENES = every_scene()
+LATE_SECONDS = 0.5  # longer than whatever passes by itself: a slot is mined for 0.2 s
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
 
@@ -83,3 +84,14 @@ def test_every_point_in_every_way(ground: Ground, settings: Any, name: str, reco
     _write(f"all-{name}-{recovery}", deaths)
     print(f"{name}, {recovery}: {len(deaths)} deaths")
     assert missed == set()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", sorted(name for name, scene in SCENES.items() if "weather" in vars(scene)))
+def test_every_point_is_met_when_the_observer_is_late(ground: Ground, settings: Any, name: str) -> None:
+    scene = SCENES[name]
+    kind, recovery = _rotating(scene)
+    with staged(ground, scene, settings):
+        deaths = Relay(ground, scene, kind, recovery, _ways(scene, recovery), late=LATE_SECONDS).run()
+    assert set(scene.points()) - {death.point for death in deaths} == set()
