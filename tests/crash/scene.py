@@ -2,6 +2,8 @@
 
 What happens in the processes (`turns`, `act`) and what happens around them (`prepare`, `weather`, in the test process) must look at
 the database and the chain to know what is next: any process may end at any point, and the next one takes the scene up.
+`weather` may look late, after whatever goes on by itself: what a scene needs stands before the first process (`prepare`), is done
+between two turns of one (`act`), or is a state that lasts until `weather` ends it.
 One file a scene under tests/crash/scenes; the module's subclasses of Scene are found by themselves.
 """
 
