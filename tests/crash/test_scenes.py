@@ -1,7 +1,7 @@
 """The crash matrix: processes end at every point of every scene, others go on, and everything is compared (design 2.4).
 
 `make test`: every point once, the kinds of requests, the ways to end and who recovers rotating by CRASH_SEED (by default the day).
-`make test-full`: every point × every kind × every way × restart and take-over. The record of where processes really ended is
+`make test-full`: every point × every kind × every way × restart and take-over, and once with an observer who looks late. The record of where processes really ended is
 written to $RELAYER_VAR/crash/<test>.jsonl.
 """
 
