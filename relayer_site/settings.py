@@ -190,7 +190,7 @@ Q_CLUSTER: dict[str, Any] = {
 # The turns of each cluster's shifts: classes, or functions that return lists of turns.
 SHIFT_TURNS = {
     "settle": [
-        "workers.settle.sharing_turns",
+        "workers.sharing.sharing_turns",
         "workers.drain.DrainTurn",
         "workers.webhooks.WebhookTurn",  # the last one: at the end of a shift it may wait for receivers
     ],

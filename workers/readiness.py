@@ -23,11 +23,12 @@ from requests_app.crash_points import crash_point
 from requests_app.states import Kind, Status, Verb
 from requests_app.store import queue
 from requests_app.store.queue import NORMAL, READY, SEND, LeasedRequest, Receipt
-from requests_app.store.turns import Board
+from requests_app.store.turns import Board, Pair
 from requests_app.transitions import sending
 from requests_app.transitions.sending import Held, Refusal
 from workers.chain.calldata import Unencodable, encode_readiness
 from workers.chain.rpc_errors import Failed, Ok
+from workers.handover import Handover
 from workers.host_acl import HostAcl
 
 if TYPE_CHECKING:
@@ -80,10 +81,11 @@ class ReadinessTurn:
 
     name = "readiness"
 
-    def __init__(self, board: Board | None = None) -> None:
+    def __init__(self, board: Board | None = None, handover: Handover | None = None) -> None:
         self._acl = HostAcl()
         self._budget = CallBudget()
         self._board = board or Board(READY)
+        self._handover = handover or Handover()
 
     def run(self, context: ShiftContext) -> int:
         """Lease a batch, decide each member, write the decisions; how many jobs it was."""
@@ -108,15 +110,34 @@ class ReadinessTurn:
         allowed = self._acl.check(context, waiting, decisions)
         self._budget.use(math.ceil(len(allowed) / per_call))
         _ask_gateway(context, allowed, decisions, per_call)
+        handed = self._admit(context, decisions.admitted, deliveries)
         _write(context, decisions, interval)
         if decisions.admitted or decisions.moved:
-            self._board.note(
-                SEND, {(min(priority, NORMAL), tenant) for priority, tenant in (one.turn for one in deliveries)}
-            )
+            queued = decisions.moved or not handed
+            self._board.note(SEND, {_sending_turn(one) for one in deliveries} if queued else ())
         return len(deliveries)
 
     def close(self) -> None:
         """Nothing is kept that matters: failures of the ACL are counted anew by the next shift."""
+
+    def _admit(self, context: ShiftContext, held: Sequence[Held], deliveries: Sequence[LeasedRequest]) -> bool:
+        """Admit these; whether they stay leased and are left to the send turn, which has room for all of them."""
+        if not held or len(held) > self._handover.room:
+            sending.admit(context.conn, held)
+            return False
+        own = {one.subject: one for one in deliveries}
+        admitted = sending.admit(context.conn, held, context.instance, float(settings.JOB_LEASE_SECONDS))
+        self._handover.give(
+            own[subject]._replace(receipt=receipt, status=Status.PROCESSING, turn=_sending_turn(own[subject]))
+            for subject, receipt in admitted
+        )
+        return True
+
+
+def _sending_turn(delivery: LeasedRequest) -> Pair:
+    """The priority and tenant of its job in the send queue."""
+    priority, tenant = delivery.turn
+    return min(priority, NORMAL), tenant
 
 
 def _triage(deliveries: Sequence[LeasedRequest], decisions: Decisions) -> list[LeasedRequest]:
@@ -168,9 +189,8 @@ def _expire_or_delay(delivery: LeasedRequest, decisions: Decisions, seconds: flo
 
 
 def _write(context: ShiftContext, decisions: Decisions, interval: float) -> None:
-    """One statement a sort of decision; what a stale receipt decided changes nothing."""
+    """What was not admitted: one statement a sort of decision; what a stale receipt decided changes nothing."""
     conn = context.conn
-    sending.admit(conn, decisions.admitted)
     sending.end_unsent(conn, Verb.DENY, decisions.denied)
     sending.end_unsent(conn, Verb.EXPIRE_READINESS, decisions.expired)
     crash_point("before_readiness_defer_commit")

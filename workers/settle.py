@@ -33,16 +33,15 @@ from requests_app.transitions.sending import Held, Prepared, Price, Wanted
 from workers import broadcast, commands, receipts, replace, signers, stranded, verdicts, windows
 from workers.carriers import Carrier, carrier_of
 from workers.estimate import Estimated, current_price, delay_after, estimate
+from workers.handover import Handover
 from workers.lane import Lane
 from workers.payments import LaneSender
-from workers.publisher import PublishTurn
-from workers.readiness import ReadinessTurn
 from workers.settle_routes import make_settler
 from workers.settling import BATCH as PAYMENT_BATCH
 from workers.signers import SignerPool
 
 if TYPE_CHECKING:
-    from workers.shift import ShiftContext, Turn
+    from workers.shift import ShiftContext
 
 log = logging.getLogger("relayer.send")
 
@@ -54,26 +53,36 @@ LONGEST_REST_SECONDS: Final = 5.0
 ORPHAN_SECONDS: Final = 2.0
 
 
-def sharing_turns() -> list[Turn]:
-    """The turns that one look serves: readiness, then sending, so that what has just become ready is sent at once, commands, publishing."""
-    board = Board(READY, SEND, SETTLE, around=True)
-    return [ReadinessTurn(board), SettleTurn(board), commands.CommandTurn(board), PublishTurn(board=board)]
-
-
 class SettleTurn:
     """Sends for the signers this shift holds. Make one a shift; `close` gives the signers up."""
 
     name = "settle"
 
-    def __init__(self, board: Board | None = None) -> None:
+    def __init__(self, board: Board | None = None, handover: Handover | None = None) -> None:
         self._pool: SignerPool | None = None
+        self._context: ShiftContext | None = None
         self._orphans_at = 0.0
         self._board = board or Board(SEND, SETTLE)
+        self._handover = handover or Handover()
         self._carrier: Carrier | None = None
         self._payments_first = False
 
     def run(self, context: ShiftContext) -> int:
         """One round over the held signers; how many requests and broadcasts were handled."""
+        self._context, self._handover.room = context, 0
+        try:
+            return self._round(context)
+        finally:
+            self._hand_back(context)
+
+    def close(self) -> None:
+        """Release the signers, and what was left to this turn after its last round."""
+        if self._pool is not None:
+            self._pool.release()
+        if self._context is not None:
+            self._hand_back(self._context)
+
+    def _round(self, context: ShiftContext) -> int:
         if self._pool is None:
             gateway = config().gateway
             self._pool = SignerPool(gateway.chain_id, gateway.signer_keys)
@@ -86,12 +95,10 @@ class SettleTurn:
             crash_point("before_release_orphans_commit")
             queue.release_orphans(context.conn)
             crash_point("after_release_orphans_commit")
-        return self._work_all(context, lanes)
-
-    def close(self) -> None:
-        """Release the signers."""
-        if self._pool is not None:
-            self._pool.release()
+        handled = self._work_all(context, lanes)
+        # Half of it: what waits in the queue has its share of every round.
+        self._handover.room = max((min(BATCH, lane.window()) // 2 for lane in lanes if _may_send(lane)), default=0)
+        return handled
 
     def _work_all(self, context: ShiftContext, lanes: Sequence[Lane]) -> int:
         """Each signer in turn. What breaks at one is raised when the others had theirs: it may break every time."""
@@ -118,10 +125,7 @@ class SettleTurn:
         if not signers.sync(context, lane) or lane.held.lost:
             return 0
         handled = commands.serve_lane(context, lane, self._board) + self._maintain(context, lane)
-        # Nothing new before everything old was offered to the node again: a gap below would hold the new ones up.
-        if lane.resend_all or not lane.active or monotonic() < lane.send_at:
-            return handled
-        return handled + self._send_both(context, lane)
+        return handled + self._send_both(context, lane) if _may_send(lane) else handled
 
     def _send_both(self, context: ShiftContext, lane: Lane) -> int:
         """Payments and requests of the gateway share one window of nonces: who went first and had work goes second next time."""
@@ -152,9 +156,10 @@ class SettleTurn:
         room = min(BATCH, self._room(context, lane))
         if room <= 0:
             return 0
+        deliveries = self._handover.take(room)
         crash_point("before_lease_sends_commit")
-        seconds, turns = float(settings.JOB_LEASE_SECONDS), self._board.turns(SEND)
-        deliveries = queue.lease_requests(context.conn, SEND, room, context.instance, seconds, turns=turns)
+        seconds, turns, left = float(settings.JOB_LEASE_SECONDS), self._board.turns(SEND), room - len(deliveries)
+        deliveries += queue.lease_requests(context.conn, SEND, left, context.instance, seconds, turns=turns)
         crash_point("after_lease_sends_commit")
         if not deliveries:
             return 0
@@ -209,6 +214,14 @@ class SettleTurn:
             },
         )
 
+    def _hand_back(self, context: ShiftContext) -> None:
+        """What no signer could take goes into the queue, at once for whoever can."""
+        receipts = [one.receipt for one in self._handover.take()]
+        if receipts:
+            crash_point("before_hand_back_commit")
+            queue.nack_jobs(context.conn, receipts, [0.0] * len(receipts))
+            crash_point("after_hand_back_commit")
+
     def _room(self, context: ShiftContext, lane: Lane) -> int:
         """How many requests may be taken. The chain's count is asked again only when the window looks full."""
         room = lane.window()
@@ -216,6 +229,11 @@ class SettleTurn:
             signers.refresh(context, lane)
             room = lane.window()
         return room
+
+
+def _may_send(lane: Lane) -> bool:
+    """Nothing new before everything old was offered to the node again: a gap below would hold the new ones up."""
+    return lane.active and not lane.resend_all and monotonic() >= lane.send_at
 
 
 def _rest(lane: Lane, *, silent: bool) -> None:

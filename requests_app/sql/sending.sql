@@ -90,7 +90,7 @@ SELECT (SELECT count(*) FROM c) AS requests, (SELECT count(*) FROM g) AS signers
 
 -- name: admit_requests
 -- Rows first, then jobs, as the lock order says; the second lock is the fence: only a current receipt lets the row pass.
--- A job that was deferred in the ready queue goes on with the usual priority.
+-- A job that was deferred in the ready queue goes on with the usual priority. With an `owner` the jobs are leased in the same step.
 WITH a AS MATERIALIZED (
   SELECT * FROM unnest(%(job)b::bigint[], %(attempt)b::int[], %(kind)b::smallint[], %(subject)b::bigint[])
            AS t(job, attempt, kind, id)),
@@ -105,26 +105,27 @@ lp AS MATERIALIZED (
 l AS MATERIALIZED (SELECT 1::smallint AS kind, id, since FROM lu UNION ALL SELECT 2::smallint, id, since FROM lp),
 j AS (
   UPDATE queue_job AS q
-     SET id = DEFAULT, queue = %(queue)s, attempt = 0, visible_at = clock_timestamp(), leased_by = NULL,
+     SET id = DEFAULT, queue = %(queue)s, attempt = CASE WHEN %(owner)s::text IS NULL THEN 0 ELSE 1 END,
+         visible_at = clock_timestamp() + make_interval(secs => %(seconds)s::float8), leased_by = %(owner)s::text,
          priority = least(q.priority, 100)
     FROM a JOIN l ON l.kind = a.kind AND l.id = a.id
    WHERE q.id = a.job AND q.attempt = a.attempt
-  RETURNING a.kind, a.id, l.since),
+  RETURNING a.kind, a.id, l.since, q.id AS job, q.attempt),
 u AS (
   UPDATE user_decrypt_req AS r
      SET status = %(target)s, updated_at = clock_timestamp(), state_entered_at = clock_timestamp(),
          deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id, r.updated_at - j.since AS spent),
+    FROM j WHERE j.kind = 1 AND r.id = j.id RETURNING j.kind, r.id, r.updated_at - j.since AS spent, j.job, j.attempt),
 p AS (
   UPDATE public_decrypt_req AS r
      SET status = %(target)s, updated_at = clock_timestamp(), state_entered_at = clock_timestamp(),
          deadline_at = clock_timestamp() + make_interval(secs => %(deadline)s::float8)
-    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id, r.updated_at - j.since AS spent),
+    FROM j WHERE j.kind = 2 AND r.id = j.id RETURNING j.kind, r.id, r.updated_at - j.since AS spent, j.job, j.attempt),
 c AS (SELECT * FROM u UNION ALL SELECT * FROM p),
 tr AS (
   INSERT INTO req_transition (kind, request_id, verb, from_status, to_status, actor)
   SELECT kind, id, %(verb)s, %(source)s, %(target)s, %(actor)s FROM c)
-SELECT kind, id, extract(epoch FROM spent)::float8 AS spent_seconds FROM c;
+SELECT kind, id, extract(epoch FROM spent)::float8 AS spent_seconds, job, attempt FROM c ORDER BY job;
 
 -- name: end_unsent
 -- Deny, expire or refuse: rows that never had signed bytes end here and their jobs with them. Fenced by the receipt, and by

@@ -81,15 +81,28 @@ class Reverted(NamedTuple):
 Sign = Callable[[Wanted, int], tuple[bytes, bytes]]
 
 
-def admit(conn: Connection[Any], held: Sequence[Held]) -> list[Subject]:
-    """queued -> processing, and the jobs into the send queue, in one statement fenced by the receipts."""
+def admit(
+    conn: Connection[Any], held: Sequence[Held], owner: str | None = None, lease_seconds: float = 0.0
+) -> list[Held]:
+    """queued -> processing, and the jobs into the send queue, in one statement fenced by the receipts.
+
+    With an `owner` the jobs are that instance's for `lease_seconds`, by the receipts that come back; else anybody may lease them.
+    """
     if not held:
         return []
-    parameters = {**_state(Verb.ADMIT), **_held(held), "queue": SEND, "actor": Actor.WORKER.value}
+    parameters = {
+        **_state(Verb.ADMIT),
+        **_held(held),
+        "queue": SEND,
+        "actor": Actor.WORKER.value,
+        "owner": owner,
+        "seconds": lease_seconds if owner is not None else 0.0,
+    }
     crash_point("before_admit_commit")
     rows = fetch_all(conn, "sending", "admit_requests", parameters)
     crash_point("after_admit_commit")
-    return _left(Verb.ADMIT, rows)
+    receipts = [Receipt(row.job, row.attempt) for row in rows]
+    return [Held(*one) for one in zip(_left(Verb.ADMIT, rows), receipts, strict=True)]
 
 
 def end_unsent(

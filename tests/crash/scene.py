@@ -25,8 +25,7 @@ from tests.crash.sites import crash_point_names
 from workers.commands import CommandTurn
 from workers.devnet.traffic import Form, Submission
 from workers.listener import ListenerTurn
-from workers.readiness import ReadinessTurn
-from workers.settle import SettleTurn
+from workers.sharing import request_turns
 from workers.shift import ShiftContext, Turn
 from workers.sweep import duties
 
@@ -113,7 +112,7 @@ class Scene:
     def turns(self) -> Sequence[Turn]:
         """What a process does, in this order."""
         board = Board(READY, SEND, SETTLE, around=True)
-        return [Deeds(self), ReadinessTurn(board), SettleTurn(board), CommandTurn(board), ListenerTurn()]
+        return [Deeds(self), *request_turns(board), CommandTurn(board), ListenerTurn()]
 
     def act(self, context: ShiftContext) -> None:
         """What clients and people do, a step at a time: by default every request is posted until it is accepted."""

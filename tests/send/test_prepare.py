@@ -15,7 +15,7 @@ from requests_app.models.reviews import ReasonCode
 from requests_app.models.signing import AttemptState, SignerStatus
 from requests_app.states import REQUEST_KINDS, Kind, Status, Verb
 from requests_app.store import attempts as store
-from requests_app.store import nonces, signing
+from requests_app.store import nonces, queue, signing
 from requests_app.store.queue import READY, SEND
 from requests_app.store.session import connect
 from requests_app.transitions import sending
@@ -245,11 +245,26 @@ def test_admit_moves_rows_and_jobs_together_and_only_with_a_current_receipt(conn
     new = leased(conn, READY)
     held = [sending.Held(d.subject, d.receipt) for d in [old[0], *new[1:]]]
     fail(conn, subjects[2])
-    assert sorted(sending.admit(conn, held)) == sorted([subjects[1], subjects[3]])
+    assert sorted(one.subject for one in sending.admit(conn, held)) == sorted([subjects[1], subjects[3]])
     assert statuses(conn, subjects) == ["queued", "processing", "failure", "processing"]
     jobs = conn.execute("SELECT queue, count(*), max(attempt) FROM queue_job GROUP BY 1 ORDER BY 1").fetchall()
     assert jobs == [("ready", 2, 2), ("send", 2, 0)]
     assert sending.admit(conn, held) == []
+
+
+def test_admitted_jobs_may_stay_leased_by_new_receipts(conn):
+    """What was leased in the ready queue says nothing any more; until the lease ends nobody else gets them."""
+    subjects = [add_request(conn, kind, Status.QUEUED) for kind in (Kind.USER_DECRYPT, Kind.PUBLIC_DECRYPT)]
+    held = [sending.Held(one.subject, one.receipt) for one in leased(conn, READY)]
+    admitted = sending.admit(conn, held, "shift", 30.0)
+    assert [one.subject for one in admitted] == subjects
+    assert leased(conn, SEND) == []
+    row = "SELECT queue, leased_by, attempt, extract(epoch FROM visible_at - clock_timestamp())::float8 FROM queue_job"
+    for queue_name, owner, attempt, seconds in conn.execute(row).fetchall():
+        assert (queue_name, owner, attempt) == ("send", "shift", 1)
+        assert 20 < seconds <= 30
+    assert queue.ack_jobs(conn, [one.receipt for one in held]) == [queue.Verdict.NOT_FOUND] * 2
+    assert queue.ack_jobs(conn, [one.receipt for one in admitted]) == [queue.Verdict.OK] * 2
 
 
 def test_deny_needs_no_lease_and_expire_times_out(conn):
@@ -417,7 +432,7 @@ def test_transient_guards_do_not_turn_the_plan_quadratic(conn, fence, signer):
             **fence._asdict(), "signer": signer.id, "sources": ["queued"], "kind": [1 + n % 3 for n in ids], "subject": ids,
             "nonce": ids, "hash": [b"h"] * 500, "raw": [b"r"] * 500, "gas": ids, "target": "processing", "deadline": 5,
             "verb": "v", "source": "s", "actor": "a", "max_fee": 1, "max_priority": 1, "job": ids, "attempt": ids,
-            "queue": "send", "label": ["l"] * 500, "detail": ["d"] * 500, "selector": [None] * 500,
+            "queue": "send", "owner": "o", "seconds": 30.0, "label": ["l"] * 500, "detail": ["d"] * 500, "selector": [None] * 500,
         })  # fmt: skip
         scans = [node for node in _nodes(plan) if str(node.get("Relation Name", "")).endswith("_req")]
         assert scans
