@@ -215,11 +215,11 @@ class SettleTurn:
         )
 
     def _hand_back(self, context: ShiftContext) -> None:
-        """What no signer could take goes into the queue, at once for whoever can."""
+        """What no signer could take goes into the queue, at once for whoever can, and as never tried: a refusal must be heard twice."""
         receipts = [one.receipt for one in self._handover.take()]
         if receipts:
             crash_point("before_hand_back_commit")
-            queue.nack_jobs(context.conn, receipts, [0.0] * len(receipts))
+            queue.move_jobs(context.conn, receipts, SEND)
             crash_point("after_hand_back_commit")
 
     def _room(self, context: ShiftContext, lane: Lane) -> int:

@@ -96,6 +96,7 @@ def test_what_no_signer_takes_is_there_for_others_at_once(conn, loop):
     lane.send_at = monotonic() + 60
     assert loop.settle.run(loop.context) == 0
     assert jobs(conn) == [("send", None, True)]
+    assert conn.execute("SELECT attempt FROM queue_job").fetchall() == [(0,)], "it was not tried"
     assert statuses(conn) == ["processing"]
     assert loop.settle._handover.room == 0, "it can send nothing"
 
