@@ -146,7 +146,9 @@ class IntentMachine(RuleBasedStateMachine):
                 edge = chance.choice(edges)
                 self._move(old, edge.target, chance.choice(sorted(edge.actors)), False)
             else:
-                target = chance.choice(sorted(set(S) - {S.AUTHORIZED, old.state}))
+                # Where canceling is allowed it has a rule of its own, which takes the job along.
+                own = {S.AUTHORIZED} | ({S.CANCELED} if (old.state, S.CANCELED) in INTENT_TRANSITIONS else set())
+                target = chance.choice(sorted(set(S) - own - {old.state}))
                 self._move(old, target, chance.choice(sorted(A)), chance.random() < 0.5)
 
     def _move(self, old: Intent, target: S, actor: A, bare: bool) -> None:
