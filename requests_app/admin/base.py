@@ -25,6 +25,7 @@ from unfold.admin import ModelAdmin
 from requests_app.admin.cells import NOTHING, plain
 from requests_app.admin.keyset import KeysetList
 from requests_app.admin.page import Facts, Section
+from requests_app.store.session import snapshot
 
 
 class RecordAdmin(ModelAdmin):
@@ -111,24 +112,24 @@ class RecordAdmin(ModelAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show one row. Without permission 403; unknown: back to the list with a message. Raises BadRequest for a NUL anywhere."""
+        """Show one row. Without permission 403; unknown: back to the list with a message. Raises BadRequest for a NUL anywhere.
+
+        All of the page is of one moment: no order is shown as applied beside the state from before it.
+        """
         if not self.has_view_permission(request):
             raise PermissionDenied
         _refuse_nul(request.POST, object_id)
-        obj = self.get_object(request, unquote(object_id))
-        if obj is None:
-            self.message_user(request, f"There is no {self.singular} {object_id}.", messages.WARNING)
-            return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
         if request.method == "POST":
-            answer = self.act(request, obj)
-            if answer is not None:
+            obj = self.get_object(request, unquote(object_id))
+            if obj is not None and (answer := self.act(request, obj)) is not None:
                 return answer
-        context = {
-            "sections": self.sections(request, obj),
-            "links": self.links(request, obj),
-            **(extra_context or {}),
-        }
-        return self.render_page(request, self.page_title(obj), context)
+        with snapshot():
+            obj = self.get_object(request, unquote(object_id))
+            if obj is not None:
+                shown = {"sections": self.sections(request, obj), "links": self.links(request, obj)}
+                return self.render_page(request, self.page_title(obj), {**shown, **(extra_context or {})})
+        self.message_user(request, f"There is no {self.singular} {object_id}.", messages.WARNING)
+        return HttpResponseRedirect(reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"))
 
     def render_page(self, request: HttpRequest, title: str, context: dict[str, Any]) -> HttpResponse:
         """A page of sections inside the admin's frame."""

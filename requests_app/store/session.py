@@ -15,6 +15,7 @@ import msgspec
 import psycopg
 from django.conf import settings
 from django.db import connections
+from django.db.transaction import atomic
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.rows import args_row, namedtuple_row
@@ -88,6 +89,20 @@ def web_connection() -> psycopg.Connection[Any]:
     django_connection = connections["default"]
     django_connection.ensure_connection()
     return cast("psycopg.Connection[Any]", django_connection.connection)
+
+
+@contextmanager
+def snapshot() -> Iterator[None]:
+    """Everything that is read within the block through Django's connection is of one moment, and nothing is written.
+
+    Inside of a transaction of the caller's the block is part of that.
+    """
+    if connections["default"].in_atomic_block:
+        yield
+        return
+    with atomic():
+        web_connection().execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        yield
 
 
 @contextmanager
