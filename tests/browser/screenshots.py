@@ -70,6 +70,7 @@ PAGES = {
     "review-case": f"{APP}/reviewcase/",
     "review-payment": f"{APP}/reviewcase/?kind__exact=4",
     "payment": f"{APP}/paymentintent/?state__exact=settled",
+    "payment-authorized": f"{APP}/paymentintent/?state__exact=authorized",
     "payment-review": f"{APP}/paymentintent/?state__exact=needs_review",
     "ledger-entry": f"{APP}/ledgerentry/",
     "letter": f"{APP}/deadletter/",
@@ -143,9 +144,10 @@ def watch(page: Page, base: str, finding: Finding) -> None:
 
 
 def take(page: Page, name: str, path: Path, finding: Finding) -> None:
-    """One picture, with the checks that need the page."""
+    """One picture, every form unfolded, with the checks that need the page."""
     before = len(finding.problems)
     page.wait_for_load_state("networkidle")
+    page.evaluate("document.querySelectorAll('details.rl-deed').forEach((one) => { one.open = true })")
     wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wider > 1:
         finding.problems.append(f"the page scrolls sideways by {wider} px")
