@@ -140,6 +140,12 @@ class Ground:
         _forget()
         self.made = []
         self.accepted_path.unlink(missing_ok=True)
+        for note in self.home.glob("note-*"):
+            note.unlink()
+
+    def note(self, name: str) -> Path:
+        """A file that a scene's processes and its observer find under this name, for what is no state of the product. None is left of an earlier play."""
+        return self.home / f"note-{name}"
 
     # --- requests
 

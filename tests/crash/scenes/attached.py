@@ -25,7 +25,7 @@ class Attached(Foreign):
     def decide(self, context: ShiftContext, case: int, version: int) -> None:
         decisions.decide(
             context.conn, case_id=case, version=version, action=self.action, reason="it is there", reviewer_id=self.people[0],
-            parameters={"tx_hash": (self.ground.home / "used").read_text()},
+            parameters={"tx_hash": self.ground.note("used").read_text()},
         )  # fmt: skip
 
     def over(self) -> bool:

@@ -25,14 +25,10 @@ class Contested(Payment):
     payments: ClassVar[int] = 1
     _done = False
 
-    def prepare(self) -> None:
-        super().prepare()
-        self.stranger.unlink(missing_ok=True)
-
     @property
     def stranger(self) -> Path:
-        """The hash of the stranger's transaction, once that is mined: where the processes find it."""
-        return self.ground.home / "stranger"
+        """The hash of the stranger's transaction, once that is mined."""
+        return self.ground.note("stranger")
 
     @property
     def bank(self) -> Bank:

@@ -44,11 +44,10 @@ class RefusedButMined(Scene):
         said = {"message": "intrinsic gas too low", "executed": True}
         self.ground.gateway.add(Rule(Fault.ERROR, "eth_sendRawTransaction", times=1, options=said))
         self.ground.gateway.add(Rule(Fault.DROP_REQUEST, "eth_sendRawTransaction", skip=1))  # nothing takes its place
-        self._heard.unlink(missing_ok=True)
 
     @property
     def _heard(self) -> Path:
-        return self.ground.home / "heard"
+        return self.ground.note("heard")
 
     def turns(self) -> list[Turn]:
         return [Later(self._heard) if isinstance(turn, ListenerTurn) else turn for turn in super().turns()]

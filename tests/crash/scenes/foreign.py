@@ -51,7 +51,7 @@ class Foreign(Scene):
             raw, tx_hash = signer.sign(nonce, to, data, gas, 90 * 10**9, 10**9)
             self.ground.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
             self._used = "0x" + tx_hash.hex()
-            (self.ground.home / "used").write_text(self._used)
+            self.ground.note("used").write_text(self._used)
         if self.ground.value("SELECT count(*) FROM nonce_slot WHERE state = 'dead'"):
             for gate in self.ground.gateways:
                 gate.lose_sends = False

@@ -26,10 +26,6 @@ class Payment(Scene):
     count = 0
     payments: ClassVar[int] = 2
 
-    def prepare(self) -> None:
-        super().prepare()
-        self._ears.unlink(missing_ok=True)
-
     def turns(self) -> list[Turn]:
         return [
             Deeds(self),
@@ -89,7 +85,7 @@ class Payment(Scene):
 
     @property
     def _ears(self) -> Path:
-        return self.ground.home / "listening"
+        return self.ground.note("listening")
 
     def listen(self, hears: bool = True) -> None:
         """What the `LateListener` of every process does from now on."""

@@ -45,14 +45,10 @@ class Reopened(Scene):
     )
     constants = LOOKS
 
-    def prepare(self) -> None:
-        super().prepare()
-        self._believed.unlink(missing_ok=True)
-
     @property
     def _believed(self) -> Path:
-        """There when blocks are what receipts say: where the processes find it."""
-        return self.ground.home / "believed"
+        """There when blocks are what receipts say."""
+        return self.ground.note("believed")
 
     def weather(self) -> None:
         super().weather()

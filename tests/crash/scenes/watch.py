@@ -24,14 +24,10 @@ class Swept(Scene):
     )  # fmt: skip
     constants: ClassVar = {"workers.duties.figures.SETTLE_SECONDS": 0.0, "workers.duties.jobs.IDLE_SECONDS": 0.0}
 
-    def prepare(self) -> None:
-        super().prepare()
-        self._robbed.unlink(missing_ok=True)
-
     @property
     def _robbed(self) -> Path:
-        """There when the jobs were taken away: where the processes find it."""
-        return self.ground.home / "robbed"
+        """There when the jobs were taken away."""
+        return self.ground.note("robbed")
 
     def turns(self) -> list[Turn]:
         duties = {
@@ -94,10 +90,10 @@ class Supervised(Scene):
     def act(self, context: ShiftContext) -> None:
         group._prepare("settle", self.group)
         Watchdog([]).run(lambda seconds: True)
-        (self.ground.home / "supervised").touch()
+        self.ground.note("supervised").touch()
 
     def over(self) -> bool:
-        return not self.left() and (self.ground.home / "supervised").exists()
+        return not self.left() and self.ground.note("supervised").exists()
 
     def check(self) -> None:
         slots = group.slots_of(self.group)
